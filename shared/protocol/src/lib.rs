@@ -26,5 +26,5 @@ pub use job::{
 pub use limits::Limits;
 pub use outcome::{CallError, CallResult, FailureKind, Outcome, Usage};
 pub use permission::Permission;
-pub use release::{EgressRule, InvalidEgress, Release, ToolSpec};
+pub use release::{Bundle, BundledFile, EgressRule, InvalidEgress, Release, ToolSpec};
 pub use toolname::{InvalidToolName, ToolName};

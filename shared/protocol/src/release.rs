@@ -3,7 +3,7 @@
 use crate::{Limits, Permission, PluginSlug, ReleaseDigest, ToolName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One tool of a release.
@@ -36,10 +36,31 @@ pub struct Release {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Value>,
     pub limits: Limits,
-    /// One JavaScript script that holds the whole plugin.
-    pub bundle: String,
-    /// Source map (version 3) from the bundle to the author's files.
+    pub bundle: Bundle,
+}
+
+/// A plugin's code as the engine takes it: JavaScript, one entry for each file that the entry reaches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bundle {
+    /// The path of the file that is evaluated first.
+    pub entry: String,
+    /// The entry is a plain script: no `import`, no `export`, not in strict mode.
+    pub entry_is_script: bool,
+    /// By path from the plugin's folder, for example `src/weather.ts`.
+    pub files: BTreeMap<String, BundledFile>,
+}
+
+/// One file of a [`Bundle`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BundledFile {
+    /// JavaScript, types stripped.
+    pub code: String,
+    /// Source map (version 3) from `code` to the author's file.
     pub source_map: String,
+    /// What each import specifier in it names: `./weather` → `src/weather.ts`. No other can be imported.
+    pub imports: BTreeMap<String, String>,
 }
 
 impl Release {

@@ -1,0 +1,28 @@
+//! One call: waits for its input, runs its tool, sends its result, and is gone.
+
+use crate::engine::Engine;
+use crate::wire::{self, Kind};
+use crate::{process, socket};
+use std::os::fd::OwnedFd;
+
+/// The call said how it ended.
+pub const EXIT_DONE: i32 = 0;
+/// The worker closed the socket: nobody waits for the result.
+pub const EXIT_ABANDONED: i32 = 10;
+/// The worker's first frame was no start.
+pub const EXIT_BAD_START: i32 = 11;
+/// The kernel gave no random numbers.
+pub const EXIT_NO_RANDOM: i32 = 12;
+
+/// Runs in the forked process, to its end.
+pub fn main(engine: &Engine, socket: OwnedFd) -> ! {
+    let Ok((Kind::Start, payload)) = socket::read_frame(&socket, wire::PAYLOAD_BYTES_MAX) else {
+        process::exit_now(EXIT_ABANDONED)
+    };
+    let Ok((start, input)) = wire::decode_start(&payload) else { process::exit_now(EXIT_BAD_START) };
+    let finished = engine.run(socket, &start, input);
+    engine.send_result(&finished);
+    // Not by returning: a fork must not run what its template would run at its own end, and the engine's teardown
+    // costs more than the kernel's.
+    process::exit_now(EXIT_DONE)
+}

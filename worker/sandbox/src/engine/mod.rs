@@ -1,0 +1,403 @@
+//! QuickJS with one plugin in it. Made and loaded once in a template; each call goes on with a forked copy.
+
+mod bridge;
+mod facade;
+mod memory;
+mod modules;
+mod random;
+mod url;
+
+pub use bridge::Finished;
+
+use crate::wire::Load;
+use bridge::{Bridge, Shared};
+use modules::Files;
+use random::Random;
+use rquickjs::context::EvalOptions;
+use rquickjs::promise::PromiseState;
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Module, Object, Persistent, Promise, Runtime};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use toolfleet_protocol::{Bundle, CallError, FailureKind};
+
+/// How deep the engine may go on the machine's stack, far below what the process has: the guard must fire before
+/// the kernel does, in native recursion too.
+const STACK_BYTES: usize = 1024 * 1024;
+/// Rejections that nobody awaits, kept to be logged.
+const REJECTIONS_MAX: usize = 16;
+
+/// An engine with a loaded plugin.
+pub struct Engine {
+    runtime: Runtime,
+    context: Context,
+    bridge: Shared,
+    random: Random,
+    functions: Functions,
+    rejections: Rejections,
+}
+
+/// What the prelude gave back.
+#[derive(Clone)]
+struct Functions {
+    describe: Persistent<Function<'static>>,
+    begin: Persistent<Function<'static>>,
+    settle: Persistent<Function<'static>>,
+    fire: Persistent<Function<'static>>,
+    pending: Persistent<Function<'static>>,
+}
+
+type Rejections = Rc<RefCell<Vec<(Persistent<rquickjs::Value<'static>>, Persistent<rquickjs::Value<'static>>)>>>;
+
+const PRELUDE: &str = include_str!("prelude.js");
+const INSPECT: &str = include_str!("inspect.js");
+
+impl Engine {
+    /// Makes an engine and evaluates the bundle in it.
+    pub fn load(load: &Load) -> Result<Self, CallError> {
+        let deadline = Instant::now() + Duration::from_millis(load.load_ms);
+        let engine_error = |error: rquickjs::Error| {
+            CallError::new(FailureKind::LoadFailed, format!("the engine could not be made ready: {error}"))
+        };
+        let runtime = Runtime::new().map_err(engine_error)?;
+        runtime.set_memory_limit(usize::try_from(load.heap_bytes).unwrap_or(usize::MAX));
+        runtime.set_max_stack_size(STACK_BYTES);
+        let files = Files(Rc::new(load.bundle.clone()));
+        runtime.set_loader(files.clone(), files);
+        let bridge: Shared = Rc::new(RefCell::new(Bridge::new(load.limits, deadline)));
+        interrupt_at_the_deadline(&runtime, &bridge);
+        let rejections = note_rejections(&runtime);
+        let context = Context::full(&runtime).map_err(engine_error)?;
+        let random = Random::default();
+        let functions = context
+            .with(|ctx| {
+                let functions = prelude(&ctx, &bridge, &random)?;
+                Ok(functions)
+            })
+            .map_err(engine_error)?;
+        let engine = Self { runtime, context, bridge, random, functions, rejections };
+        engine.evaluate(&load.bundle)?;
+        Ok(engine)
+    }
+
+    fn evaluate(&self, bundle: &Bundle) -> Result<(), CallError> {
+        let Some(entry) = bundle.files.get(&bundle.entry) else {
+            return Err(CallError::new(FailureKind::LoadFailed, format!("the bundle has no file {}", bundle.entry)));
+        };
+        let promise = self.context.with(|ctx| {
+            let evaluated = if bundle.entry_is_script {
+                let mut options = EvalOptions::default();
+                options.global = true;
+                options.strict = false;
+                options.filename = Some(bundle.entry.clone());
+                ctx.eval_with_options::<(), _>(entry.code.as_str(), options).map(|()| None)
+            } else {
+                Module::evaluate(ctx.clone(), bundle.entry.as_str(), entry.code.as_str())
+                    .map(|promise| Some(Persistent::save(&ctx, promise)))
+            };
+            evaluated.catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
+        })?;
+        self.run_jobs();
+        if self.bridge.borrow().interrupted {
+            return Err(too_slow_to_load());
+        }
+        let Some(promise) = promise else { return self.loaded() };
+        self.context.with(|ctx| {
+            let promise: Promise<'_> =
+                promise.restore(&ctx).map_err(|error| CallError::new(FailureKind::LoadFailed, error.to_string()))?;
+            match promise.state() {
+                PromiseState::Resolved => Ok(()),
+                PromiseState::Pending => Err(CallError::new(
+                    FailureKind::LoadFailed,
+                    "the plugin awaits something at its top level that can't happen there: move it into a handler",
+                )),
+                PromiseState::Rejected => match promise.result::<()>() {
+                    Some(result) => result.catch(&ctx).map_err(|error| self.load_error(&ctx, &error)),
+                    None => Ok(()),
+                },
+            }
+        })?;
+        self.loaded()
+    }
+
+    /// From here on the plugin's code may use the host and timers, once a call begins.
+    fn loaded(&self) -> Result<(), CallError> {
+        self.rejections.borrow_mut().clear();
+        Ok(())
+    }
+
+    fn load_error<'js>(&self, ctx: &Ctx<'js>, error: &CaughtError<'js>) -> CallError {
+        if self.bridge.borrow().interrupted {
+            return too_slow_to_load();
+        }
+        let mut described = self.described(ctx, error);
+        if described.message == "out of memory" {
+            described.message =
+                "the plugin uses up its memory while it is loaded: build large data in a handler".into();
+        }
+        described.kind = FailureKind::LoadFailed;
+        described
+    }
+
+    /// What was thrown, by the prelude's own means.
+    fn described<'js>(&self, ctx: &Ctx<'js>, error: &CaughtError<'js>) -> CallError {
+        let thrown = match error {
+            CaughtError::Exception(exception) => Some(exception.as_object().clone().into_value()),
+            CaughtError::Value(value) => Some(value.clone()),
+            CaughtError::Error(_) => None,
+        };
+        #[derive(serde::Deserialize)]
+        struct Described {
+            name: Option<String>,
+            message: String,
+            stack: Option<String>,
+        }
+        let described = thrown.and_then(|thrown| {
+            let describe = self.functions.describe.clone().restore(ctx).ok()?;
+            let json: String = describe.call((thrown,)).ok()?;
+            serde_json::from_str::<Described>(&json).ok()
+        });
+        match described {
+            Some(Described { name, message, stack }) => CallError { kind: FailureKind::Thrown, name, message, stack },
+            // What can't even be described was thrown with no memory left to do so.
+            None => CallError::new(FailureKind::Thrown, "out of memory"),
+        }
+    }
+
+    /// What the bundle registered, as JSON of an inspection.
+    pub fn inspect(&self) -> Result<String, CallError> {
+        self.context.with(|ctx| {
+            let look = || -> rquickjs::Result<String> {
+                let native = bridge::native(&ctx, &self.bridge, &self.random)?;
+                let make: Function<'_> = ctx.eval_with_options(INSPECT, platform_code())?;
+                let inspect: Function<'_> = make.call((native,))?;
+                inspect.call(())
+            };
+            look().catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
+        })
+    }
+
+    /// Runs one tool to its end. Takes the process with it: there is no second call.
+    pub fn run(&self, socket: OwnedFd, start: &crate::wire::Start, input: &str) -> Finished {
+        let deadline = Instant::now() + Duration::from_millis(start.wall_ms);
+        let reader = match rustix::io::dup(&socket) {
+            Ok(reader) => reader,
+            Err(errno) => return failure(FailureKind::Crashed, format!("no descriptor for the call: {errno}")),
+        };
+        self.bridge.borrow_mut().begin(socket, start.limits, deadline);
+        self.random.forget();
+        let context_json = serde_json::json!({ "callId": start.call_id, "initiator": start.initiator }).to_string();
+        let limits_json = serde_json::to_string(&start.limits).unwrap_or_default();
+        let begun = self.context.with(|ctx| {
+            let begin = self.functions.begin.clone().restore(&ctx)?;
+            begin.call::<_, ()>((start.tool.as_str(), input, context_json, limits_json))
+        });
+        if begun.is_err() && !self.bridge.borrow().interrupted {
+            return self.out_of_memory(start);
+        }
+        loop {
+            self.run_jobs();
+            let (finished, interrupted) = {
+                let mut bridge = self.bridge.borrow_mut();
+                (bridge.finished.take(), bridge.interrupted)
+            };
+            if let Some(finished) = finished {
+                self.log_rejections();
+                return self.within_limits(finished, start);
+            }
+            if interrupted || Instant::now() >= deadline {
+                return failure(FailureKind::Timeout, over_time(start));
+            }
+            match self.wait(&reader) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.log_rejections();
+                    return failure(
+                        FailureKind::Stalled,
+                        "the handler awaits a promise that nothing can settle: no timer and no host call is pending",
+                    );
+                }
+                Err(()) => crate::process::exit_now(crate::call::EXIT_ABANDONED),
+            }
+        }
+    }
+
+    /// The call's last frame.
+    pub fn send_result(&self, finished: &Finished) {
+        self.bridge.borrow_mut().send_result(finished);
+    }
+
+    /// Waits for the next answer or timer and hands it on; `Ok(false)` if there is nothing to wait for.
+    fn wait(&self, reader: &OwnedFd) -> Result<bool, ()> {
+        let pending = self.call(&self.functions.pending, ()).unwrap_or(0_u32);
+        let next_timer = self.bridge.borrow().next_timer();
+        if pending == 0 && next_timer.is_none() {
+            return Ok(false);
+        }
+        let deadline = self.bridge.borrow().deadline;
+        let until = next_timer.map_or(deadline, |at| at.min(deadline));
+        let wait = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        let mut events = [PollFd::new(reader, PollFlags::IN)];
+        match poll(&mut events, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => {
+                let (kind, payload) =
+                    crate::socket::read_frame(reader, crate::wire::PAYLOAD_BYTES_MAX).map_err(drop)?;
+                if kind != crate::wire::Kind::HostReply {
+                    return Err(());
+                }
+                let (ordinal, ok, json) = crate::wire::decode_host_reply(&payload).map_err(drop)?;
+                // A failure here is the plugin's memory running out; the next look at the promise tells.
+                let _ = self.call::<_, ()>(&self.functions.settle, (ordinal, ok, json));
+            }
+            Err(_) => return Err(()),
+        }
+        // One timer at a time: what it queues runs before the next.
+        let due = self.bridge.borrow_mut().due_timer(Instant::now());
+        if let Some(id) = due {
+            let _ = self.call::<_, ()>(&self.functions.fire, (id,));
+        }
+        Ok(true)
+    }
+
+    fn call<A, R>(&self, function: &Persistent<Function<'static>>, args: A) -> rquickjs::Result<R>
+    where
+        A: for<'js> rquickjs::function::IntoArgs<'js>,
+        R: for<'js> rquickjs::FromJs<'js> + 'static,
+    {
+        self.context.with(|ctx| function.clone().restore(&ctx)?.call(args))
+    }
+
+    /// Runs what is queued until nothing is, or time is over.
+    fn run_jobs(&self) {
+        loop {
+            if self.bridge.borrow().interrupted || Instant::now() >= self.bridge.borrow().deadline {
+                self.bridge.borrow_mut().interrupted = true;
+                return;
+            }
+            match self.runtime.execute_pending_job() {
+                Ok(true) => {}
+                Ok(false) => return,
+                // A job that failed has rejected its promise, where that was possible at all.
+                Err(_) => {
+                    self.context.with(|ctx| drop(ctx.catch()));
+                }
+            }
+        }
+    }
+
+    fn within_limits(&self, finished: Finished, start: &crate::wire::Start) -> Finished {
+        match finished {
+            Finished::Value(json) if json.len() as u64 > start.limits.result_bytes_max => failure(
+                FailureKind::TooLarge,
+                format!(
+                    "the result has {} bytes of JSON, more than the {} that a call may return: return less, or write it \
+                     to a file of the workspace",
+                    json.len(),
+                    start.limits.result_bytes_max
+                ),
+            ),
+            Finished::Failure(json) if json.starts_with(r#"{"kind":"memory""#) => self.out_of_memory(start),
+            other => other,
+        }
+    }
+
+    fn out_of_memory(&self, start: &crate::wire::Start) -> Finished {
+        failure(FailureKind::Memory, over_memory(start.limits.memory_bytes))
+    }
+
+    fn log_rejections(&self) {
+        let all = std::mem::take(&mut *self.rejections.borrow_mut());
+        for (_, reason) in all {
+            let told = self.context.with(|ctx| -> rquickjs::Result<String> {
+                let describe = self.functions.describe.clone().restore(&ctx)?;
+                describe.call((reason.restore(&ctx)?,))
+            });
+            let message = told
+                .ok()
+                .and_then(|json| serde_json::from_str::<serde_json::Value>(&json).ok())
+                .and_then(|described| described["message"].as_str().map(str::to_owned))
+                .unwrap_or_default();
+            self.bridge.borrow_mut().log(2, &format!("a promise was rejected and nobody awaits it: {message}"), "");
+        }
+    }
+}
+
+/// What a call that used up its memory is told.
+pub fn over_memory(memory_bytes: u64) -> String {
+    format!(
+        "the call used more than its {} MB of memory: work on less at once, or keep less of it",
+        memory_bytes / (1024 * 1024)
+    )
+}
+
+fn over_time(start: &crate::wire::Start) -> String {
+    format!(
+        "the call took longer than its {} s: do less in one call, or wait for less",
+        start.limits.wall_ms as f64 / 1000.0
+    )
+}
+
+fn too_slow_to_load() -> CallError {
+    CallError::new(
+        FailureKind::LoadFailed,
+        "the plugin takes too long to load: its top level must only register tools; do the work in a handler",
+    )
+}
+
+fn failure(kind: FailureKind, message: impl Into<String>) -> Finished {
+    let error = CallError::new(kind, message);
+    Finished::Failure(serde_json::to_string(&error).unwrap_or_default())
+}
+
+/// Platform code is evaluated in strict mode, under a name that no plugin's file has.
+fn platform_code() -> EvalOptions {
+    let mut options = EvalOptions::default();
+    options.global = true;
+    options.strict = true;
+    options.filename = Some("<toolfleet>".into());
+    options
+}
+
+fn prelude(ctx: &Ctx<'_>, bridge: &Shared, random: &Random) -> rquickjs::Result<Functions> {
+    let native = bridge::native(ctx, bridge, random)?;
+    let make: Function<'_> = ctx.eval_with_options(PRELUDE, platform_code())?;
+    let methods = ctx.json_parse(facade::methods())?;
+    let functions: Object<'_> = make.call((native, methods))?;
+    let take = |name: &str| functions.get::<_, Function<'_>>(name).map(|function| Persistent::save(ctx, function));
+    Ok(Functions {
+        describe: take("describe")?,
+        begin: take("begin")?,
+        settle: take("settle")?,
+        fire: take("fire")?,
+        pending: take("pending")?,
+    })
+}
+
+fn interrupt_at_the_deadline(runtime: &Runtime, bridge: &Shared) {
+    let state = Rc::clone(bridge);
+    runtime.set_interrupt_handler(Some(Box::new(move || {
+        // The bridge may be in use by the very function that is interrupted; the next poll comes soon.
+        let Ok(mut bridge) = state.try_borrow_mut() else { return false };
+        bridge.interrupted |= Instant::now() >= bridge.deadline;
+        bridge.interrupted
+    })));
+}
+
+fn note_rejections(runtime: &Runtime) -> Rejections {
+    let rejections: Rejections = Rc::default();
+    let noted = Rc::clone(&rejections);
+    runtime.set_host_promise_rejection_tracker(Some(Box::new(move |ctx, promise, reason, is_handled| {
+        let promise = Persistent::save(&ctx, promise);
+        let mut noted = noted.borrow_mut();
+        if is_handled {
+            noted.retain(|(known, _)| *known != promise);
+        } else if noted.len() < REJECTIONS_MAX {
+            noted.push((promise, Persistent::save(&ctx, reason)));
+        }
+    })));
+    rejections
+}

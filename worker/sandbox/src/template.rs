@@ -1,0 +1,152 @@
+//! A template: one plugin, evaluated once, for one account. Forks a process for each call.
+
+use crate::control::{FromTemplate, Join, ToTemplate};
+use crate::engine::Engine;
+use crate::process::{self, Forked};
+use crate::wire::{self, Kind, Load};
+use crate::{call, isolate, socket};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Ended as asked, or because the worker is gone.
+const EXIT_DONE: i32 = 0;
+/// The worker spoke in a way that it doesn't.
+const EXIT_PROTOCOL: i32 = 20;
+/// A layer that must be there could not be put in place.
+const EXIT_NOT_ISOLATED: i32 = 21;
+
+/// What a template is given.
+pub struct Sockets {
+    pub control: OwnedFd,
+    pub load: OwnedFd,
+    /// There is no cgroup, so the address space is limited instead.
+    pub without_cgroup: bool,
+}
+
+/// Runs in the forked process, to its end.
+pub fn main(sockets: Sockets) -> ! {
+    process::set_name(c"tf-template");
+    if isolate::isolate_template().is_err() {
+        process::exit_now(EXIT_NOT_ISOLATED);
+    }
+    let Ok((Kind::Load, payload)) = socket::read_frame(&sockets.load, wire::LOAD_BYTES_MAX) else {
+        process::exit_now(EXIT_PROTOCOL)
+    };
+    let Ok(load) = serde_json::from_slice::<Load>(&payload) else { process::exit_now(EXIT_PROTOCOL) };
+    drop(payload);
+    if sockets.without_cgroup && isolate::limit_address_space(load.limits.memory_bytes).is_err() {
+        process::exit_now(EXIT_NOT_ISOLATED);
+    }
+    let loaded = Engine::load(&load).and_then(|engine| {
+        let inspection = if load.inspect { Some(engine.inspect()?) } else { None };
+        Ok((engine, inspection))
+    });
+    let (kind, text) = match &loaded {
+        Ok((_, None)) => (Kind::Loaded, String::new()),
+        Ok((_, Some(inspection))) => (Kind::Inspected, inspection.clone()),
+        Err(error) => (Kind::LoadFailed, serde_json::to_string(error).unwrap_or_default()),
+    };
+    if socket::write_all(&sockets.load, &wire::encode(kind, &[text.as_bytes()])).is_err() {
+        process::exit_now(EXIT_DONE);
+    }
+    match loaded {
+        Ok((engine, None)) => {
+            // The bundle's text is in the engine now; every call would carry the rest along.
+            drop((load, sockets.load));
+            serve(&engine, &sockets.control)
+        }
+        _ => process::exit_now(EXIT_DONE),
+    }
+}
+
+/// Forks calls and tells how they ended, until the worker is gone.
+fn serve(engine: &Engine, control: &OwnedFd) -> ! {
+    let Ok(events) = process::child_events() else { process::exit_now(EXIT_NOT_ISOLATED) };
+    // By pid. Bounded by the worker's slots: it asks for no more.
+    let mut calls: HashMap<i32, u32> = HashMap::new();
+    loop {
+        let mut ready = [PollFd::new(control, PollFlags::IN), PollFd::new(&events, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => process::exit_now(EXIT_PROTOCOL),
+        }
+        let [asked, ended] = ready.map(|event| !event.revents().is_empty());
+        if ended {
+            let mut buffer = [0; 128];
+            // What it says is only that something happened; reaping tells what.
+            let _ = rustix::io::read(&events, &mut buffer);
+            while let Some(ended) = process::reap() {
+                if let Some(call) = calls.remove(&ended.pid) {
+                    let message = FromTemplate::Exited {
+                        call,
+                        status: ended.status,
+                        cpu_us: ended.cpu_us,
+                        peak_kib: ended.peak_kib,
+                    };
+                    tell(control, message);
+                }
+            }
+        }
+        if asked {
+            take(engine, control, &events, &mut calls);
+        }
+    }
+}
+
+fn take(engine: &Engine, control: &OwnedFd, events: &OwnedFd, calls: &mut HashMap<i32, u32>) {
+    let packet = match socket::receive_packet(control) {
+        Ok(Some(packet)) => packet,
+        // The worker is gone; the calls go with this process, which is the first of their pid namespace.
+        _ => process::exit_now(EXIT_DONE),
+    };
+    match ToTemplate::decode(&packet.bytes) {
+        Some(ToTemplate::Fork { call, join }) => {
+            let mut descriptors = packet.descriptors.into_iter();
+            let Some(socket) = descriptors.next() else { process::exit_now(EXIT_PROTOCOL) };
+            let groups: Vec<OwnedFd> = descriptors.collect();
+            let directory = if join == Join::Directory { groups.first().map(AsFd::as_fd) } else { None };
+            match process::fork(false, directory) {
+                Ok(Forked::Child) => {
+                    process::die_with_parent();
+                    if join == Join::Procs && groups.iter().any(|procs| enter(procs).is_err()) {
+                        process::exit_now(EXIT_NOT_ISOLATED);
+                    }
+                    drop(groups);
+                    close_inherited(control, events);
+                    process::set_name(c"tf-call");
+                    call::main(engine, socket)
+                }
+                Ok(Forked::Parent { pid }) => {
+                    calls.insert(pid, call);
+                }
+                Err(errno) => tell(control, FromTemplate::ForkFailed { call, errno: errno.raw_os_error() }),
+            }
+        }
+        Some(ToTemplate::Kill { call }) => {
+            if let Some((pid, _)) = calls.iter().find(|(_, known)| **known == call) {
+                process::kill_child(*pid);
+            }
+        }
+        None => process::exit_now(EXIT_PROTOCOL),
+    }
+}
+
+/// Writes itself into a version 1 cgroup.
+pub fn enter(procs: &OwnedFd) -> Result<(), Errno> {
+    rustix::io::write(procs, b"0").map(drop)
+}
+
+/// A call has its own socket and nothing of its template's.
+fn close_inherited(control: &OwnedFd, events: &OwnedFd) {
+    for descriptor in [control, events] {
+        process::close_in_child(descriptor);
+    }
+}
+
+fn tell(control: &OwnedFd, message: FromTemplate) {
+    if socket::send_packet(control, &message.encode(), &[]).is_err() {
+        process::exit_now(EXIT_DONE);
+    }
+}

@@ -1,0 +1,403 @@
+//! One call, from its fork to its end.
+
+use super::cgroup::{Group, Groups};
+use super::template::{CallEnded, Template};
+use super::{Host, LogLevel, RunEnd, RunRequest};
+use bytes::{Buf, BytesMut};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use serde_json::value::RawValue;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use toolfleet_protocol::host::HostError;
+use toolfleet_protocol::{CallError, FailureKind, Limits, Outcome};
+use toolfleet_sandbox::wire::{self, FrameError, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, Start};
+
+/// After its limit a call may still say itself that it took too long; then it is killed.
+const SPEAK_GRACE: Duration = Duration::from_millis(60);
+/// A process that was told to die, or said that it is done, is gone within this; else its template is killed.
+const END_WAIT: Duration = Duration::from_millis(250);
+/// Answers that a call has not read yet. While there are more, nothing more is answered.
+const UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Log lines are small and their bytes are budgeted; this bounds how often a hostile call can wake the worker.
+const LOG_LINES_MAX: u32 = 100_000;
+
+/// How the exchange with a call ended.
+enum Exchange {
+    Value(Vec<u8>),
+    Failure(Vec<u8>),
+    /// It closed its socket without a result.
+    Silent,
+    TooLong,
+    Cancelled,
+    Violation(String),
+}
+
+/// Forks a call from its template and sees it through.
+pub async fn run(template: &Arc<Template>, groups: Option<&Arc<Groups>>, request: &RunRequest, host: &Arc<dyn Host>) -> RunEnd {
+    let started = Instant::now();
+    let mut usage = Used::default();
+    let outcome = match begin(template, groups, request).await {
+        Err(error) => Outcome::Failed { error },
+        Ok(running) => finish(template, groups, request, host, running, &mut usage).await,
+    };
+    RunEnd {
+        outcome,
+        wall_ms: millis(started.elapsed()),
+        cpu_ms: usage.cpu_us.div_ceil(1000),
+        peak_memory_bytes: usage.peak_bytes,
+        host_calls: usage.host_calls,
+    }
+}
+
+#[derive(Default)]
+struct Used {
+    cpu_us: u64,
+    peak_bytes: u64,
+    host_calls: u64,
+}
+
+struct Running {
+    call: u32,
+    stream: UnixStream,
+    ended: oneshot::Receiver<CallEnded>,
+    group: Option<Group>,
+}
+
+async fn begin(template: &Arc<Template>, groups: Option<&Arc<Groups>>, request: &RunRequest) -> Result<Running, CallError> {
+    let broken = |what: &str, error: std::io::Error| {
+        CallError::new(FailureKind::Crashed, format!("the call could not be started: {what}: {error}"))
+    };
+    let group = match groups {
+        Some(groups) => {
+            Some(groups.take(request.limits.memory_bytes, None).map_err(|error| broken("its cgroup", error))?)
+        }
+        None => None,
+    };
+    let (ours, theirs) = StdUnixStream::pair().map_err(|error| broken("its socket", error))?;
+    ours.set_nonblocking(true).map_err(|error| broken("its socket", error))?;
+    let stream = UnixStream::from_std(ours).map_err(|error| broken("its socket", error))?;
+    let (call, ended) =
+        template.fork(theirs.into(), group.as_ref()).await.map_err(|error| broken("its template is gone", error))?;
+    Ok(Running { call, stream, ended, group })
+}
+
+async fn finish(
+    template: &Arc<Template>,
+    groups: Option<&Arc<Groups>>,
+    request: &RunRequest,
+    host: &Arc<dyn Host>,
+    running: Running,
+    usage: &mut Used,
+) -> Outcome {
+    let Running { call, stream, mut ended, mut group } = running;
+    let exchange = exchange(request, host, stream, usage).await;
+    // It ends by itself after its result; everything else is ended here.
+    if !matches!(exchange, Exchange::Value(_) | Exchange::Failure(_)) {
+        template.kill_call(call).await;
+    }
+    let mut how = tokio::time::timeout(END_WAIT, &mut ended).await;
+    if how.is_err() && matches!(exchange, Exchange::Value(_) | Exchange::Failure(_)) {
+        // It goes on after its result.
+        template.kill_call(call).await;
+        how = tokio::time::timeout(END_WAIT, &mut ended).await;
+    }
+    if how.is_err() {
+        tracing::warn!(call = %request.call_id, "a template did not end its call, and is ended with it");
+        template.kill().await;
+        // The kernel ends what is in its pid namespace before the template is gone.
+        let _ = tokio::time::timeout(END_WAIT * 4, template.gone.cancelled()).await;
+    }
+    let how = how.ok().and_then(Result::ok);
+    let out_of_memory = group.as_mut().is_some_and(Group::was_out_of_memory);
+    if let Some(how) = how {
+        usage.cpu_us = how.cpu_us;
+        usage.peak_bytes = how.peak_kib * 1024;
+    }
+    if let Some(peak) = group.as_mut().and_then(Group::peak_bytes) {
+        usage.peak_bytes = peak;
+    }
+    if let (Some(groups), Some(group)) = (groups, group) {
+        groups.give_back(group);
+    }
+    classify(exchange, how, out_of_memory, &request.limits)
+}
+
+/// Sends the input, answers host calls and takes the result.
+async fn exchange(request: &RunRequest, host: &Arc<dyn Host>, mut stream: UnixStream, usage: &mut Used) -> Exchange {
+    let limits = &request.limits;
+    let start = Start {
+        call_id: request.call_id.clone(),
+        tool: request.tool.as_str().to_owned(),
+        initiator: request.initiator,
+        limits: *limits,
+        wall_ms: limits.wall_ms,
+    };
+    let deadline = tokio::time::Instant::now() + Duration::from_millis(limits.wall_ms) + SPEAK_GRACE;
+    let (mut reader, mut writer) = stream.split();
+    let mut unread = BytesMut::from(&wire::encode_start(&start, request.input.get())[..]);
+    let mut input = BytesMut::new();
+    let mut asked: FuturesUnordered<BoxFuture<'_, (u32, Result<Box<RawValue>, HostError>)>> = FuturesUnordered::new();
+    let mut incoming = Incoming { next_ordinal: 0, log_lines: 0 };
+    loop {
+        tokio::select! {
+            biased;
+            () = request.cancel.cancelled() => return Exchange::Cancelled,
+            () = tokio::time::sleep_until(deadline) => return Exchange::TooLong,
+            Some((ordinal, answer)) = asked.next(), if !asked.is_empty() && unread.len() < UNREAD_BYTES_MAX => {
+                unread.extend_from_slice(&encode_answer(ordinal, answer, limits));
+            }
+            written = writer.write(&unread), if !unread.is_empty() => match written {
+                Ok(count) => unread.advance(count),
+                // It closed its end; what it sent before is still there to be read.
+                Err(_) => unread.clear(),
+            },
+            read = reader.read_buf(&mut input) => {
+                if !matches!(read, Ok(count) if count > 0) {
+                    return Exchange::Silent;
+                }
+                loop {
+                    match incoming.take(&mut input, limits, asked.len()) {
+                        Ok(None) => break,
+                        Ok(Some(Frame::HostCall { ordinal, method, arguments })) => {
+                            usage.host_calls += 1;
+                            let host = Arc::clone(host);
+                            asked.push(Box::pin(async move { (ordinal, host.call(ordinal, method, arguments).await) }));
+                        }
+                        Ok(Some(Frame::Log { level, message, fields })) => host.log(level, &message, fields),
+                        Ok(Some(Frame::Value(json))) => return Exchange::Value(json),
+                        Ok(Some(Frame::Failure(json))) => return Exchange::Failure(json),
+                        Err(violation) => return Exchange::Violation(violation),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn encode_answer(ordinal: u32, answer: Result<Box<RawValue>, HostError>, limits: &Limits) -> Vec<u8> {
+    use toolfleet_protocol::host::HostErrorName::LimitError;
+    let answer = match answer {
+        Ok(value) if value.get().len() as u64 > limits.host_call_bytes_max => Err(HostError::new(
+            LimitError,
+            format!("the answer has {} bytes, more than {}", value.get().len(), limits.host_call_bytes_max),
+        )),
+        other => other,
+    };
+    match answer {
+        Ok(value) => wire::encode_host_reply(ordinal, true, value.get()),
+        Err(error) => {
+            let json = serde_json::to_string(&error).unwrap_or_else(|_| "{}".into());
+            wire::encode_host_reply(ordinal, false, &json)
+        }
+    }
+}
+
+enum Frame {
+    HostCall { ordinal: u32, method: toolfleet_protocol::host::HostMethod, arguments: Box<RawValue> },
+    Log { level: LogLevel, message: String, fields: Option<Box<RawValue>> },
+    Value(Vec<u8>),
+    Failure(Vec<u8>),
+}
+
+/// What a call has sent so far, by which the next frame is judged.
+struct Incoming {
+    next_ordinal: u32,
+    log_lines: u32,
+}
+
+impl Incoming {
+    /// The next whole frame of `input`, or what is wrong with it.
+    fn take(&mut self, input: &mut BytesMut, limits: &Limits, pending: usize) -> Result<Option<Frame>, String> {
+        let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let (kind, length) = wire::decode_header(*header, PAYLOAD_BYTES_MAX).map_err(|error| error.to_string())?;
+        if input.len() < HEADER_BYTES + length {
+            return Ok(None);
+        }
+        input.advance(HEADER_BYTES);
+        let payload = input.split_to(length);
+        self.judge(kind, &payload, limits, pending).map(Some)
+    }
+
+    fn judge(&mut self, kind: Kind, payload: &[u8], limits: &Limits, pending: usize) -> Result<Frame, String> {
+        match kind {
+            Kind::HostCall => {
+                let (ordinal, method, arguments) = wire::decode_host_call(payload).map_err(|error| error.to_string())?;
+                if ordinal != self.next_ordinal {
+                    return Err(format!("host call {ordinal} where {} comes next", self.next_ordinal));
+                }
+                if ordinal >= limits.host_calls_max || pending >= limits.host_calls_pending_max as usize {
+                    return Err("more host calls than a call may make".into());
+                }
+                self.next_ordinal += 1;
+                let arguments = RawValue::from_string(arguments.to_owned())
+                    .map_err(|error| FrameError::NotJson(error.to_string()).to_string())?;
+                Ok(Frame::HostCall { ordinal, method, arguments })
+            }
+            Kind::Log => {
+                self.log_lines += 1;
+                if self.log_lines > LOG_LINES_MAX {
+                    return Err("more log lines than a call may write".into());
+                }
+                let (level, message, fields) = wire::decode_log(payload).map_err(|error| error.to_string())?;
+                let level = match level {
+                    0 => LogLevel::Debug,
+                    1 => LogLevel::Info,
+                    2 => LogLevel::Warn,
+                    _ => LogLevel::Error,
+                };
+                // Fields that aren't JSON are dropped with no more ado than a line too many.
+                let fields = RawValue::from_string(fields.to_owned()).ok();
+                Ok(Frame::Log { level, message: plain(message), fields })
+            }
+            Kind::Value => Ok(Frame::Value(payload.to_vec())),
+            Kind::Failure => Ok(Frame::Failure(payload.to_vec())),
+            other => Err(FrameError::Unexpected(other).to_string()),
+        }
+    }
+}
+
+/// One line, without what would move a terminal's cursor or fake another line.
+fn plain(message: &str) -> String {
+    message.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+fn classify(exchange: Exchange, how: Option<CallEnded>, out_of_memory: bool, limits: &Limits) -> Outcome {
+    let failed = |kind, message: String| Outcome::Failed { error: CallError::new(kind, message) };
+    match exchange {
+        Exchange::Value(json) => value(json, limits),
+        Exchange::Failure(json) => Outcome::Failed { error: failure(&json) },
+        Exchange::Cancelled => failed(FailureKind::Cancelled, "the call was cancelled while it ran".into()),
+        _ if out_of_memory => failed(FailureKind::Memory, over_memory(limits)),
+        Exchange::TooLong => failed(FailureKind::Timeout, over_time(limits)),
+        Exchange::Violation(what) => {
+            failed(FailureKind::Crashed, format!("the call's process sent {what}; it was ended"))
+        }
+        Exchange::Silent => {
+            let how = how.map_or_else(|| "its template ended".into(), |how| say(how.status));
+            failed(FailureKind::Crashed, format!("the call's process ended without a result: {how}"))
+        }
+    }
+}
+
+fn value(json: Vec<u8>, limits: &Limits) -> Outcome {
+    let failed = |kind, message: String| Outcome::Failed { error: CallError::new(kind, message) };
+    if json.len() as u64 > limits.result_bytes_max {
+        let bytes = json.len();
+        let max = limits.result_bytes_max;
+        return failed(FailureKind::TooLarge, format!("the result has {bytes} bytes of JSON, more than {max}"));
+    }
+    match String::from_utf8(json).ok().and_then(|text| RawValue::from_string(text).ok()) {
+        Some(value) => Outcome::Ok { value },
+        None => failed(FailureKind::Crashed, "the call's process sent a result that isn't JSON".into()),
+    }
+}
+
+const NAME_CHARS_MAX: usize = 200;
+const MESSAGE_CHARS_MAX: usize = 4_000;
+const STACK_CHARS_MAX: usize = 8_000;
+
+/// What the process says of its own failure; it can't claim one that only the fleet decides.
+fn failure(json: &[u8]) -> CallError {
+    use FailureKind::{Crashed, Memory, Stalled, Thrown, Timeout, TooLarge, ToolNotFound, Unserializable};
+    let cut = |text: String, max: usize| text.chars().take(max).collect::<String>();
+    match serde_json::from_slice::<CallError>(json) {
+        Ok(error)
+            if matches!(
+                error.kind,
+                Thrown | Timeout | Memory | Stalled | Unserializable | TooLarge | ToolNotFound | Crashed
+            ) =>
+        {
+            CallError {
+                kind: error.kind,
+                name: error.name.map(|name| cut(name, NAME_CHARS_MAX)),
+                message: cut(error.message, MESSAGE_CHARS_MAX),
+                stack: error.stack.map(|stack| cut(stack, STACK_CHARS_MAX)),
+            }
+        }
+        _ => CallError::new(Crashed, "the call's process sent a failure in no known form"),
+    }
+}
+
+pub fn over_memory(limits: &Limits) -> String {
+    format!(
+        "the call used more than its {} MB of memory: work on less at once, or keep less of it",
+        limits.memory_bytes / (1024 * 1024)
+    )
+}
+
+fn over_time(limits: &Limits) -> String {
+    format!(
+        "the call took longer than its {} s: do less in one call, or wait for less",
+        limits.wall_ms as f64 / 1000.0
+    )
+}
+
+/// A wait status in words.
+pub fn say(status: i32) -> String {
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        let name = match signal {
+            libc::SIGABRT => " (SIGABRT: the engine gave up)",
+            libc::SIGSEGV => " (SIGSEGV: a bad memory access, or the stack's end)",
+            libc::SIGBUS => " (SIGBUS)",
+            libc::SIGILL => " (SIGILL)",
+            libc::SIGKILL => " (SIGKILL: somebody killed it)",
+            libc::SIGSYS => " (SIGSYS: a forbidden system call)",
+            _ => "",
+        };
+        format!("signal {signal}{name}")
+    } else {
+        format!("exit code {}", libc::WEXITSTATUS(status))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(bytes: &[u8]) -> Result<Option<Frame>, String> {
+        let mut incoming = Incoming { next_ordinal: 0, log_lines: 0 };
+        incoming.take(&mut BytesMut::from(bytes), &Limits::BASE, 0)
+    }
+
+    #[test]
+    fn half_a_frame_is_waited_for() {
+        let frame = wire::encode_host_call(0, 1, "[]");
+        for length in 0..frame.len() {
+            assert!(matches!(take(&frame[..length]), Ok(None)), "{length}");
+        }
+        assert!(matches!(take(&frame), Ok(Some(Frame::HostCall { ordinal: 0, .. }))));
+    }
+
+    #[test]
+    fn a_call_that_speaks_garbage_violates() {
+        for bytes in [
+            &[0xff; 16][..],
+            &wire::encode(Kind::Start, &[]),
+            &wire::encode(Kind::Loaded, &[]),
+            &wire::encode_host_call(1, 1, "[]"),
+            &wire::encode_host_call(0, 9999, "[]"),
+            &wire::encode_host_call(0, 1, "[1"),
+        ] {
+            assert!(take(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_cannot_claim_what_the_fleet_decides() {
+        for kind in ["cancelled", "expired", "lost", "accessDenied", "loadFailed", "nonsense"] {
+            let json = format!(r#"{{"kind":"{kind}","message":"m"}}"#);
+            assert_eq!(failure(json.as_bytes()).kind, FailureKind::Crashed, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The sandbox as a whole: one root, templates by account and release, calls in them.
+
+use super::cgroup::Groups;
+use super::config::IsolationConfig;
+use super::layers::{Layer, layers};
+use super::root::Root;
+use super::template::{Loaded, Order, Template};
+use super::{Host, RunEnd, RunRequest, call};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::OnceCell;
+use toolfleet_protocol::{AccountId, Bundle, CallError, FailureKind, Inspection, Limits, Outcome, ReleaseDigest};
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("the sandbox root could not be started from {binary}: {reason}")]
+    Root { binary: PathBuf, reason: std::io::Error },
+    #[error("the path of this program is not known, and isolation.sandbox_binary names none: {0}")]
+    Binary(std::io::Error),
+}
+
+/// Runs calls.
+pub struct Sandbox {
+    config: IsolationConfig,
+    binary: PathBuf,
+    groups: Result<Arc<Groups>, String>,
+    root: tokio::sync::Mutex<Arc<Root>>,
+    templates: Mutex<HashMap<Key, Entry>>,
+}
+
+/// Different accounts never share a template, even of the same release.
+type Key = (AccountId, ReleaseDigest);
+
+struct Entry {
+    cell: Arc<OnceCell<Arc<Template>>>,
+    used: Instant,
+}
+
+impl Sandbox {
+    /// Starts the root and finds a place for cgroups.
+    pub async fn start(config: IsolationConfig) -> Result<Self, SandboxError> {
+        let binary = match &config.sandbox_binary {
+            Some(binary) => binary.clone(),
+            None => std::env::current_exe().map_err(SandboxError::Binary)?,
+        };
+        let groups = if config.without_cgroup {
+            Err("isolation.without_cgroup is set".to_owned())
+        } else {
+            Groups::open().map(Arc::new)
+        };
+        let root = Root::start(&binary).await.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
+        let sandbox = Self { config, binary, groups, root: tokio::sync::Mutex::new(root), templates: Mutex::default() };
+        Ok(sandbox)
+    }
+
+    /// Which layers are in force.
+    pub async fn layers(&self) -> Vec<Layer> {
+        let missing = self.root.lock().await.missing.clone();
+        let cgroup = self.groups.as_ref().map(|groups| groups.version()).map_err(Clone::clone);
+        layers(&missing, &cgroup)
+    }
+
+    /// Runs one call to its end. Never fails: what goes wrong here is the call's outcome.
+    pub async fn run(&self, request: RunRequest, host: Arc<dyn Host>) -> RunEnd {
+        let started = Instant::now();
+        // A template can end between being found and being forked from: by its age, or by another call's doing.
+        let mut tries = 0;
+        let template = loop {
+            tries += 1;
+            match self.template(&request).await {
+                Ok(template) if template.gone.is_cancelled() && tries < TEMPLATE_TRIES => self.forget(&request),
+                Ok(template) => break template,
+                Err(error) => {
+                    return RunEnd {
+                        outcome: Outcome::Failed { error },
+                        wall_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+                        cpu_ms: 0,
+                        peak_memory_bytes: 0,
+                        host_calls: 0,
+                    };
+                }
+            }
+        };
+        let end = call::run(&template, self.groups.as_ref().ok(), &request, &host).await;
+        if template.gone.is_cancelled() {
+            self.forget(&request);
+        }
+        end
+    }
+
+    /// Evaluates a bundle without a host, and tells what it registered.
+    pub async fn inspect(&self, bundle: &Bundle) -> Inspection {
+        let order = self.order(bundle, Limits::BASE, true);
+        let loaded = match self.root().await {
+            Ok(root) => Template::load(&root, self.groups.as_ref().ok(), order).await,
+            Err(error) => Err(error),
+        };
+        let inspection = match loaded {
+            Ok(Loaded::Inspected(json)) => serde_json::from_slice(&json)
+                .map_err(|_| CallError::new(FailureKind::LoadFailed, "the plugin's registration could not be read")),
+            Ok(Loaded::Template(_)) => Err(CallError::new(FailureKind::Crashed, "the sandbox answered another question")),
+            Err(error) => Err(error),
+        };
+        inspection.unwrap_or_else(|error| Inspection::Failed { error })
+    }
+
+    /// Nanoseconds of bare forks of the root, the floor for a call.
+    pub async fn bare_forks(&self, count: u32) -> std::io::Result<Vec<u64>> {
+        let root = Arc::clone(&*self.root.lock().await);
+        root.bare_forks(count).await
+    }
+
+    /// Lets every template go that no call uses.
+    pub fn clear(&self) {
+        self.templates().retain(|_, entry| !entry.is_idle());
+    }
+
+    /// Ends the root and all that it forked, and takes the cgroups away.
+    pub async fn shutdown(&self) {
+        self.templates().clear();
+        self.root.lock().await.kill().await;
+        if let Ok(groups) = &self.groups {
+            let groups = Arc::clone(groups);
+            // Dying processes leave their groups some microseconds after their parents.
+            for _ in 0..REMOVE_TRIES {
+                groups.remove();
+                tokio::time::sleep(REMOVE_WAIT).await;
+            }
+        }
+    }
+
+    async fn root(&self) -> Result<Arc<Root>, CallError> {
+        let mut root = self.root.lock().await;
+        if root.gone.is_cancelled() {
+            tracing::error!("the sandbox root is gone and is started anew");
+            self.templates().clear();
+            *root = Root::start(&self.binary).await.map_err(|error| {
+                CallError::new(FailureKind::Crashed, format!("the sandbox root could not be started: {error}"))
+            })?;
+        }
+        Ok(Arc::clone(&root))
+    }
+
+    async fn template(&self, request: &RunRequest) -> Result<Arc<Template>, CallError> {
+        let cell = self.cell(request);
+        let loaded = cell
+            .get_or_try_init(|| async {
+                let root = self.root().await?;
+                let order = self.order(&request.bundle, request.limits, false);
+                match Template::load(&root, self.groups.as_ref().ok(), order).await? {
+                    Loaded::Template(template) => Ok(template),
+                    Loaded::Inspected(_) => {
+                        Err(CallError::new(FailureKind::Crashed, "the sandbox answered another question"))
+                    }
+                }
+            })
+            .await;
+        loaded.cloned()
+    }
+
+    fn order<'a>(&self, bundle: &'a Bundle, limits: Limits, inspect: bool) -> Order<'a> {
+        Order {
+            bundle,
+            limits,
+            heap_bytes: limits.memory_bytes / 100 * u64::from(self.config.heap_percent),
+            load_ms: self.config.load_ms,
+            inspect,
+            // Calls count here between their fork and their joining a group of their own.
+            processes: TEMPLATE_PROCESSES_MAX,
+        }
+    }
+
+    /// The place of a template, made if need be; the least recently used ones make room.
+    fn cell(&self, request: &RunRequest) -> Arc<OnceCell<Arc<Template>>> {
+        let key = (request.account.clone(), request.release.clone());
+        let now = Instant::now();
+        let idle = Duration::from_millis(self.config.template_idle_ms);
+        let mut templates = self.templates();
+        templates.retain(|known, entry| *known == key || !entry.is_idle() || now - entry.used < idle);
+        if !templates.contains_key(&key) {
+            while templates.len() >= self.config.templates_max {
+                let oldest = templates.iter().filter(|(_, entry)| entry.is_idle()).min_by_key(|(_, entry)| entry.used);
+                // All in use: then there are more for a while, no more than calls at once.
+                let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { break };
+                templates.remove(&oldest);
+            }
+        }
+        let entry = templates.entry(key).or_insert_with(|| Entry { cell: Arc::default(), used: now });
+        entry.used = now;
+        Arc::clone(&entry.cell)
+    }
+
+    fn forget(&self, request: &RunRequest) {
+        let key = (request.account.clone(), request.release.clone());
+        let mut templates = self.templates();
+        let is_gone = |entry: &Entry| entry.cell.get().is_some_and(|template| template.gone.is_cancelled());
+        if templates.get(&key).is_some_and(is_gone) {
+            templates.remove(&key);
+        }
+    }
+
+    fn templates(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Entry>> {
+        self.templates.lock().expect("nothing panics while it is held")
+    }
+}
+
+impl Entry {
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.cell) == 1 && self.cell.get().is_none_or(|template| Arc::strong_count(template) == 1)
+    }
+}
+
+const TEMPLATE_TRIES: u32 = 3;
+const TEMPLATE_PROCESSES_MAX: u64 = 512;
+const REMOVE_TRIES: u32 = 5;
+const REMOVE_WAIT: Duration = Duration::from_millis(10);

@@ -1,0 +1,279 @@
+//! One template, as the worker holds it.
+
+use super::cgroup::{Group, Groups};
+use super::root::{Root, receive, register, send};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use toolfleet_protocol::{Bundle, CallError, FailureKind, Limits};
+use toolfleet_sandbox::control::{FromTemplate, Join, ToTemplate};
+use toolfleet_sandbox::wire::{self, HEADER_BYTES, Kind, Load};
+
+/// How a template ended.
+#[derive(Debug, Clone, Copy)]
+pub enum Ended {
+    Status(i32),
+    NotStarted(i32),
+}
+
+/// How a call's process ended.
+#[derive(Debug, Clone, Copy)]
+pub struct CallEnded {
+    pub status: i32,
+    pub cpu_us: u64,
+    pub peak_kib: u64,
+}
+
+/// What a template is to hold, and under which limits.
+pub struct Order<'a> {
+    pub bundle: &'a Bundle,
+    pub limits: Limits,
+    pub heap_bytes: u64,
+    pub load_ms: u64,
+    pub inspect: bool,
+    pub processes: u64,
+}
+
+/// The engine's own message comes first, if it can still speak.
+const LOAD_GRACE: Duration = Duration::from_millis(250);
+/// An inspection of many tools with large schemas; a load's answer is far smaller.
+const LOAD_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A loaded template. Dropped, it is killed.
+pub struct Template {
+    next_call: AtomicU32,
+    line: Arc<Line>,
+    /// Cancelled when the template is gone.
+    pub gone: CancellationToken,
+    guard: Guard,
+}
+
+/// The socket to a template, which its listener shares.
+struct Line {
+    control: AsyncFd<OwnedFd>,
+    /// Told when a call ends, by its number. Bounded by the worker's slots.
+    calls: Mutex<HashMap<u32, oneshot::Sender<CallEnded>>>,
+}
+
+/// What loading gave.
+pub enum Loaded {
+    Template(Arc<Template>),
+    Inspected(Vec<u8>),
+}
+
+static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+
+impl Template {
+    /// Starts a template and has it evaluate the bundle.
+    pub async fn load(root: &Arc<Root>, groups: Option<&Arc<Groups>>, order: Order<'_>) -> Result<Loaded, CallError> {
+        let broken = |what: &str, error: &dyn std::fmt::Display| {
+            CallError::new(FailureKind::Crashed, format!("the sandbox could not be made ready: {what}: {error}"))
+        };
+        let group = match groups {
+            Some(groups) => Some(
+                groups
+                    .take(order.limits.memory_bytes, Some(order.processes))
+                    .map_err(|error| broken("its cgroup", &error))?,
+            ),
+            None => None,
+        };
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (control, their_control) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(|error| broken("its socket", &error))?;
+        rustix::io::ioctl_fionbio(&their_control, false).map_err(|error| broken("its socket", &error))?;
+        let (load, their_load) = StdUnixStream::pair().map_err(|error| broken("its socket", &error))?;
+        let (join, doors) = group.as_ref().map_or((Join::None, Vec::new()), Group::door);
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![their_control.as_fd(), their_load.as_fd()];
+        descriptors.extend(doors);
+        let started = root.start_template(id, join, &descriptors).await;
+        drop((their_control, their_load));
+        let mut ended = started.map_err(|error| broken("its process", &error))?;
+        // From here on the template is killed and its group given back however this ends.
+        let guard = Guard { root: Arc::clone(root), id };
+        let answer = ask(load, &order).await;
+        let mut group = group;
+        let failed = match answer {
+            Ok((Kind::Loaded, _)) => {
+                let control = register(control).map_err(|error| broken("its socket", &error))?;
+                let line = Arc::new(Line { control, calls: Mutex::default() });
+                let template = Arc::new(Self {
+                    next_call: AtomicU32::new(0),
+                    line: Arc::clone(&line),
+                    gone: CancellationToken::new(),
+                    guard,
+                });
+                let (gone, groups) = (template.gone.clone(), groups.cloned());
+                // Both end with the template, whose socket and process they wait for.
+                tokio::spawn(listen(line, Arc::clone(root), id));
+                tokio::spawn(async move {
+                    // However it ended, or its root with it.
+                    let _ = ended.await;
+                    gone.cancel();
+                    give_back(groups, group).await;
+                });
+                return Ok(Loaded::Template(template));
+            }
+            Ok((Kind::Inspected, inspection)) => Ok(Loaded::Inspected(inspection)),
+            Ok((Kind::LoadFailed, error)) => Err(load_failure(&error)),
+            Ok((kind, _)) => Err(broken("its first answer", &format!("{kind:?}"))),
+            Err(AskError::TooSlow) => Err(CallError::new(
+                FailureKind::LoadFailed,
+                format!(
+                    "the plugin takes longer than {} s to load: its top level must only register tools; do the work in \
+                     a handler",
+                    order.load_ms as f64 / 1000.0
+                ),
+            )),
+            Err(AskError::Ended) => {
+                let how = tokio::time::timeout(LOAD_GRACE, &mut ended).await;
+                let out_of_memory = group.as_mut().is_some_and(Group::was_out_of_memory);
+                Err(ended_while_loading(how.ok().and_then(Result::ok), out_of_memory, order.limits.memory_bytes))
+            }
+        };
+        drop(guard);
+        let groups = groups.cloned();
+        tokio::spawn(async move {
+            let _ = ended.await;
+            give_back(groups, group).await;
+        });
+        failed
+    }
+
+    /// Forks a call, whose end of `socket` is given to it.
+    pub async fn fork(&self, socket: OwnedFd, group: Option<&Group>) -> io::Result<(u32, oneshot::Receiver<CallEnded>)> {
+        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let (sender, ended) = oneshot::channel();
+        self.line.calls.lock().expect("nothing panics while it is held").insert(call, sender);
+        let (join, doors) = group.map_or((Join::None, Vec::new()), Group::door);
+        let mut descriptors = vec![socket.as_fd()];
+        descriptors.extend(doors);
+        let sent = send(&self.line.control, &ToTemplate::Fork { call, join }.encode(), &descriptors).await;
+        if sent.is_err() {
+            self.line.calls.lock().expect("nothing panics while it is held").remove(&call);
+        }
+        sent.map(|()| (call, ended))
+    }
+
+    /// Has a call killed, by its parent.
+    pub async fn kill_call(&self, call: u32) {
+        // A template that is gone has taken its calls with it.
+        let _ = send(&self.line.control, &ToTemplate::Kill { call }.encode(), &[]).await;
+    }
+
+    /// Ends the template, and every call of it.
+    pub async fn kill(&self) {
+        self.guard.root.kill_template(self.guard.id).await;
+    }
+}
+
+/// Kills a template when dropped. Without a runtime the worker itself is ending, and the root with it.
+struct Guard {
+    root: Arc<Root>,
+    id: u32,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (root, id) = (Arc::clone(&self.root), self.id);
+            // Ends with the packet sent.
+            runtime.spawn(async move { root.kill_template(id).await });
+        }
+    }
+}
+
+async fn give_back(groups: Option<Arc<Groups>>, group: Option<Group>) {
+    if let (Some(groups), Some(group)) = (groups, group) {
+        groups.give_back(group);
+    }
+}
+
+async fn listen(line: Arc<Line>, root: Arc<Root>, id: u32) {
+    while let Some(packet) = receive(&line.control).await {
+        match FromTemplate::decode(&packet) {
+            Some(FromTemplate::Exited { call, status, cpu_us, peak_kib }) => {
+                line.call_ended(call, Some(CallEnded { status, cpu_us, peak_kib }));
+            }
+            Some(FromTemplate::ForkFailed { call, .. }) => line.call_ended(call, None),
+            // It speaks in a way that it doesn't: somebody else is in there.
+            None => break,
+        }
+    }
+    root.kill_template(id).await;
+    // Whoever waits for a call's end learns that it ended with its template.
+    line.calls.lock().expect("nothing panics while it is held").clear();
+}
+
+impl Line {
+    fn call_ended(&self, call: u32, how: Option<CallEnded>) {
+        let waiting = self.calls.lock().expect("nothing panics while it is held").remove(&call);
+        if let (Some(waiting), Some(how)) = (waiting, how) {
+            // Nobody may care.
+            let _ = waiting.send(how);
+        }
+    }
+}
+
+enum AskError {
+    TooSlow,
+    Ended,
+}
+
+/// Sends the bundle and takes the answer.
+async fn ask(load: StdUnixStream, order: &Order<'_>) -> Result<(Kind, Vec<u8>), AskError> {
+    let request = Load {
+        bundle: order.bundle.clone(),
+        limits: order.limits,
+        heap_bytes: order.heap_bytes,
+        load_ms: order.load_ms,
+        inspect: order.inspect,
+    };
+    let json = serde_json::to_vec(&request).expect("a bundle has only string keys");
+    let exchange = async {
+        load.set_nonblocking(true)?;
+        let mut stream = UnixStream::from_std(load)?;
+        stream.write_all(&wire::encode(Kind::Load, &[&json])).await?;
+        let mut header = [0; HEADER_BYTES];
+        stream.read_exact(&mut header).await?;
+        let (kind, length) = wire::decode_header(header, LOAD_ANSWER_BYTES_MAX).map_err(io::Error::other)?;
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).await?;
+        Ok::<_, io::Error>((kind, payload))
+    };
+    match tokio::time::timeout(Duration::from_millis(order.load_ms) + LOAD_GRACE, exchange).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) => Err(AskError::Ended),
+        Err(_) => Err(AskError::TooSlow),
+    }
+}
+
+fn load_failure(json: &[u8]) -> CallError {
+    match serde_json::from_slice::<CallError>(json) {
+        Ok(error) => CallError { kind: FailureKind::LoadFailed, ..error },
+        Err(_) => CallError::new(FailureKind::LoadFailed, "the plugin did not load, and said so in no known way"),
+    }
+}
+
+fn ended_while_loading(how: Option<Ended>, out_of_memory: bool, memory_bytes: u64) -> CallError {
+    let message = match how {
+        _ if out_of_memory => format!(
+            "the plugin uses more than its {} MB of memory while it is loaded: build large data in a handler",
+            memory_bytes / (1024 * 1024)
+        ),
+        Some(Ended::NotStarted(errno)) => format!("its process could not be started: {}", io::Error::from_raw_os_error(errno)),
+        Some(Ended::Status(status)) => format!("its process ended while it loaded the plugin: {}", super::call::say(status)),
+        None => "its process ended while it loaded the plugin".into(),
+    };
+    CallError::new(FailureKind::LoadFailed, message)
+}
