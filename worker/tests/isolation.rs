@@ -1,105 +1,13 @@
 //! Calls in the real sandbox, on the real kernel.
 
-use async_trait::async_trait;
-use serde_json::value::RawValue;
+mod support;
+
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toolfleet_protocol::host::{HostError, HostErrorName, HostMethod};
+use support::{TestHost, failure, request, run, sandbox, start, tool, value};
 use toolfleet_protocol::*;
-use toolfleet_worker::isolation::{Host, IsolationConfig, LogLevel, RunEnd, RunRequest, Sandbox};
-
-/// The root, built next to the test.
-fn root_binary() -> PathBuf {
-    let here = std::env::current_exe().expect("the test knows its own path");
-    let path = here.ancestors().nth(2).expect("tests run from target/PROFILE/deps").join("sandbox-root");
-    assert!(path.exists(), "{} is not there: cargo build --release -p toolfleet-sandbox, or run tests/run", path.display());
-    path
-}
-
-async fn sandbox() -> Sandbox {
-    start(IsolationConfig::default()).await
-}
-
-async fn start(config: IsolationConfig) -> Sandbox {
-    let config = IsolationConfig { sandbox_binary: Some(root_binary()), ..config };
-    Sandbox::start(config).await.expect("the sandbox starts")
-}
-
-/// Answers `settings.get` with its key after as many milliseconds as the key says, and keeps what is logged.
-#[derive(Default)]
-struct TestHost {
-    lines: Mutex<Vec<String>>,
-}
-
-#[async_trait]
-impl Host for TestHost {
-    async fn call(&self, _: u32, method: HostMethod, arguments: Box<RawValue>) -> Result<Box<RawValue>, HostError> {
-        match method {
-            HostMethod::SettingsGet => {
-                let [key]: [String; 1] = serde_json::from_str(arguments.get()).expect("one key");
-                if let Ok(ms) = key.parse() {
-                    tokio::time::sleep(Duration::from_millis(ms)).await;
-                }
-                Ok(serde_json::value::to_raw_value(&key).expect("a text is JSON"))
-            }
-            _ => Err(HostError::new(HostErrorName::PermissionError, "no such permission")),
-        }
-    }
-
-    fn log(&self, level: LogLevel, message: &str, _: Option<Box<RawValue>>) {
-        self.lines.lock().unwrap().push(format!("{level:?} {message}"));
-    }
-}
-
-fn bundle(code: &str) -> Arc<Bundle> {
-    let file = BundledFile { code: code.to_owned(), source_map: String::new(), imports: BTreeMap::new() };
-    Arc::new(Bundle { entry: "a.js".into(), entry_is_script: true, files: BTreeMap::from([("a.js".into(), file)]) })
-}
-
-fn request(code: &str, input: Value) -> RunRequest {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    code.hash(&mut hasher);
-    RunRequest {
-        account: AccountId::parse("acme").unwrap(),
-        release: ReleaseDigest::parse(format!("{:064x}", hasher.finish())).unwrap(),
-        bundle: bundle(code),
-        limits: Limits { wall_ms: 1_000, ..Limits::BASE },
-        call_id: CallId::generate(),
-        tool: ToolName::parse("t").unwrap(),
-        input: serde_json::value::to_raw_value(&input).unwrap(),
-        initiator: Initiator::PLATFORM,
-        cancel: Default::default(),
-    }
-}
-
-/// A plugin whose one tool has this handler.
-fn tool(handler: &str) -> String {
-    format!("globalThis.tools.t = {{ description: 'd', handler: {handler} }};")
-}
-
-async fn run(sandbox: &Sandbox, handler: &str, input: Value) -> RunEnd {
-    sandbox.run(request(&tool(handler), input), Arc::new(TestHost::default())).await
-}
-
-#[track_caller]
-fn value(end: &RunEnd) -> Value {
-    match &end.outcome {
-        Outcome::Ok { value } => serde_json::from_str(value.get()).unwrap(),
-        Outcome::Failed { error } => panic!("{error:?}"),
-    }
-}
-
-#[track_caller]
-fn failure(end: &RunEnd) -> &CallError {
-    match &end.outcome {
-        Outcome::Ok { value } => panic!("{value}"),
-        Outcome::Failed { error } => error,
-    }
-}
+use toolfleet_worker::isolation::{Host, IsolationConfig};
 
 #[tokio::test]
 async fn values_come_back_as_json() {
@@ -115,7 +23,10 @@ async fn values_come_back_as_json() {
         ("() => new Date(0)", json!("1970-01-01T00:00:00.000Z")),
         ("() => '\\ud800x'", json!("\u{fffd}x")),
         ("() => new Promise(r => setTimeout(() => r(7), 20))", json!(7)),
-        ("(i, c) => [Object.isFrozen(c), Object.isFrozen(c.initiator), c.initiator.kind]", json!([true, true, "platform"])),
+        (
+            "(i, c) => [Object.isFrozen(c), Object.isFrozen(c.initiator), c.initiator.kind]",
+            json!([true, true, "platform"]),
+        ),
         ("() => new URL('/b?c=d', 'https://a.test/x').href", json!("https://a.test/b?c=d")),
         ("() => [...new TextEncoder().encode('é')]", json!([195, 169])),
         ("() => structuredClone({a: [new Date(5)]}).a[0].getTime()", json!(5)),
@@ -138,7 +49,11 @@ async fn failures_are_classified() {
         ("() => { throw { get message() { throw 1 } } }".into(), FailureKind::Thrown, ""),
         ("() => { for (;;); }".into(), FailureKind::Timeout, "1 s"),
         ("() => { for (;;) { try { for (;;); } catch {} } }".into(), FailureKind::Timeout, "1 s"),
-        ("() => Promise.resolve().then(function g() { return Promise.resolve().then(g) })".into(), FailureKind::Timeout, "1 s"),
+        (
+            "() => new Promise(() => queueMicrotask(function g() { queueMicrotask(g) }))".into(),
+            FailureKind::Timeout,
+            "1 s",
+        ),
         ("() => new Promise(r => setTimeout(r, 1e9))".into(), FailureKind::Timeout, "1 s"),
         ("() => new Promise(() => {})".into(), FailureKind::Stalled, "nothing can settle"),
         (format!("() => {{ {kept}(new Array(1000).fill(1)) }}"), FailureKind::Memory, "128 MB"),
@@ -211,5 +126,66 @@ async fn calls_of_one_template_share_nothing() {
         seen.dedup();
         assert_eq!(seen.len(), 200);
     }
+    sandbox.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_memory_cap_is_the_kernels() {
+    // The engine may use four times the cap, so only the kernel can hold it.
+    let sandbox = start(IsolationConfig { heap_percent: 400, ..IsolationConfig::default() }).await;
+    let handler =
+        "() => { const kept = []; for (let i = 0; i < 300; i++) kept.push(new Uint8Array(1e6).fill(1)); return 1 }";
+    let end = run(&sandbox, handler, json!({})).await;
+    assert_eq!(failure(&end).kind, FailureKind::Memory, "{end:?}");
+    let cap = Limits::BASE.memory_bytes;
+    assert!(end.peak_memory_bytes > cap * 9 / 10 && end.peak_memory_bytes <= cap, "{end:?}");
+    assert_eq!(value(&run(&sandbox, "() => 1", json!({})).await), json!(1));
+    sandbox.shutdown().await;
+}
+
+#[tokio::test]
+async fn without_a_cgroup_memory_is_still_bounded_and_the_loss_is_told() {
+    let sandbox =
+        start(IsolationConfig { without_cgroup: true, heap_percent: 400, ..IsolationConfig::default() }).await;
+    let layers = serde_json::to_value(sandbox.layers().await).unwrap();
+    let memory = layers.as_array().unwrap().iter().find(|layer| layer["name"] == "memory cgroup").unwrap();
+    assert_eq!(memory["state"], "degraded", "{memory}");
+    assert!(!memory["costs"].as_str().unwrap().is_empty(), "{memory}");
+    let handler = "() => { const kept = []; for (;;) kept.push(new Uint8Array(1e6).fill(1)) }";
+    assert_eq!(failure(&run(&sandbox, handler, json!({})).await).kind, FailureKind::Memory);
+    assert_eq!(value(&run(&sandbox, "() => 1", json!({})).await), json!(1));
+    sandbox.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_at_once() {
+    let sandbox = sandbox().await;
+    let request = request(&tool("() => new Promise(r => setTimeout(r, 900))"), json!({}));
+    let cancel = request.cancel.clone();
+    let start = Instant::now();
+    let (end, ()) = tokio::join!(sandbox.run(request, Arc::new(TestHost::default())), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        cancel.cancel();
+    });
+    assert_eq!(failure(&end).kind, FailureKind::Cancelled);
+    assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+    sandbox.shutdown().await;
+}
+
+#[tokio::test]
+async fn log_lines_are_bounded_and_plain() {
+    let sandbox = sandbox().await;
+    let host = Arc::new(TestHost::default());
+    let code = tool(
+        "() => { console.log('a\\u001b[31mb', {c: 1}); host.log.warn('w', {d: 2}); for (let i = 0; i < 1e5; i++) console.log('x'.repeat(1000)); return 1 }",
+    );
+    let end = sandbox.run(request(&code, json!({})), Arc::clone(&host) as Arc<dyn Host>).await;
+    assert_eq!(value(&end), json!(1));
+    let lines = host.lines.lock().unwrap();
+    assert_eq!(lines[0], "Info a\u{fffd}[31mb {\"c\":1}");
+    assert_eq!(lines[1], "Warn w");
+    let bytes: usize = lines.iter().map(String::len).sum();
+    assert!(bytes < Limits::BASE.log_bytes_max as usize + 4096, "{bytes}");
+    assert!(lines.last().unwrap().contains("over the call's log budget"), "{:?}", lines.last());
     sandbox.shutdown().await;
 }

@@ -22,7 +22,8 @@ const EXIT_NOT_ISOLATED: i32 = 31;
 
 /// Runs to the end of the process. Must be called first in it: before a thread is started or a secret is read.
 pub fn main() -> ! {
-    process::die_with_parent();
+    // Not by the parent-death signal: that comes when the thread that started this process ends, which in a worker
+    // of many threads says nothing. The control socket's end tells that the worker is gone.
     process::set_name(c"tf-root");
     process::close_from(CONTROL_DESCRIPTOR as u32 + 1);
     // SAFETY: the worker starts this process with the control socket there, and nothing here has taken it.

@@ -55,7 +55,7 @@ pub fn main(sockets: Sockets) -> ! {
         Ok((engine, None)) => {
             // The bundle's text is in the engine now; every call would carry the rest along.
             drop((load, sockets.load));
-            serve(&engine, &sockets.control)
+            serve(engine, &sockets.control)
         }
         _ => process::exit_now(EXIT_DONE),
     }

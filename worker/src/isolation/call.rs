@@ -39,7 +39,12 @@ enum Exchange {
 }
 
 /// Forks a call from its template and sees it through.
-pub async fn run(template: &Arc<Template>, groups: Option<&Arc<Groups>>, request: &RunRequest, host: &Arc<dyn Host>) -> RunEnd {
+pub async fn run(
+    template: &Arc<Template>,
+    groups: Option<&Arc<Groups>>,
+    request: &RunRequest,
+    host: &Arc<dyn Host>,
+) -> RunEnd {
     let started = Instant::now();
     let mut usage = Used::default();
     let outcome = match begin(template, groups, request).await {
@@ -69,7 +74,11 @@ struct Running {
     group: Option<Group>,
 }
 
-async fn begin(template: &Arc<Template>, groups: Option<&Arc<Groups>>, request: &RunRequest) -> Result<Running, CallError> {
+async fn begin(
+    template: &Arc<Template>,
+    groups: Option<&Arc<Groups>>,
+    request: &RunRequest,
+) -> Result<Running, CallError> {
     let broken = |what: &str, error: std::io::Error| {
         CallError::new(FailureKind::Crashed, format!("the call could not be started: {what}: {error}"))
     };
@@ -227,7 +236,8 @@ impl Incoming {
     fn judge(&mut self, kind: Kind, payload: &[u8], limits: &Limits, pending: usize) -> Result<Frame, String> {
         match kind {
             Kind::HostCall => {
-                let (ordinal, method, arguments) = wire::decode_host_call(payload).map_err(|error| error.to_string())?;
+                let (ordinal, method, arguments) =
+                    wire::decode_host_call(payload).map_err(|error| error.to_string())?;
                 if ordinal != self.next_ordinal {
                     return Err(format!("host call {ordinal} where {} comes next", self.next_ordinal));
                 }
@@ -332,10 +342,7 @@ pub fn over_memory(limits: &Limits) -> String {
 }
 
 fn over_time(limits: &Limits) -> String {
-    format!(
-        "the call took longer than its {} s: do less in one call, or wait for less",
-        limits.wall_ms as f64 / 1000.0
-    )
+    format!("the call took longer than its {} s: do less in one call, or wait for less", limits.wall_ms as f64 / 1000.0)
 }
 
 /// A wait status in words.

@@ -56,7 +56,9 @@ impl Groups {
     /// In words: why none can be had.
     pub fn open() -> Result<Self, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
-        let name = format!("toolfleet-{}", std::process::id());
+        // A process may have more than one sandbox.
+        static OPENED: AtomicU32 = AtomicU32::new(0);
+        let name = format!("toolfleet-{}-{}", std::process::id(), OPENED.fetch_add(1, Ordering::Relaxed));
         let unified = fs::read_to_string(format!("{MOUNT}/cgroup.controllers"));
         let (version, parents) = match unified {
             Ok(controllers) if controllers.split_whitespace().any(|one| one == "memory") => {
@@ -108,10 +110,7 @@ impl Groups {
                 (doors.collect::<io::Result<_>>()?, peak, File::open(memory.join("memory.oom_control"))?)
             }
             Version::Two => {
-                let door = OpenOptions::new()
-                    .read(true)
-                    .custom_flags(libc::O_DIRECTORY | libc::O_PATH)
-                    .open(memory)?;
+                let door = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_PATH).open(memory)?;
                 // Readable since 5.19, written to (which resets it for that descriptor) since 6.12.
                 let peak = OpenOptions::new().read(true).write(true).open(memory.join("memory.peak"));
                 (vec![door], peak, File::open(memory.join("memory.events"))?)
@@ -309,7 +308,10 @@ fn open_version_two(own: &str, name: &str) -> Result<PathBuf, String> {
         fs::write(leaf.join("cgroup.procs"), std::process::id().to_string())
             .map_err(|error| format!("the worker can't move to {}: {error}", leaf.display()))?;
         enable(&group).map_err(|error| {
-            format!("controllers can't be enabled in {}: {error}; delegate a cgroup to the worker alone", group.display())
+            format!(
+                "controllers can't be enabled in {}: {error}; delegate a cgroup to the worker alone",
+                group.display()
+            )
         })?;
     }
     enable(&place).map_err(|error| format!("controllers can't be enabled in {}: {error}", place.display()))?;
@@ -328,7 +330,8 @@ fn sweep_dead(above: &Path) {
     let Ok(entries) = fs::read_dir(above) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("toolfleet-")?.parse::<u32>().ok());
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix("toolfleet-")?.split('-').next()?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             remove_tree(&entry.path());
         }

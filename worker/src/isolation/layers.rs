@@ -8,8 +8,14 @@ use serde::Serialize;
 pub enum LayerState {
     InForce,
     /// Something weaker stands in for it.
-    Degraded { why: String, costs: String },
-    Missing { why: String, costs: String },
+    Degraded {
+        why: String,
+        costs: String,
+    },
+    Missing {
+        why: String,
+        costs: String,
+    },
 }
 
 /// One layer.
@@ -30,7 +36,9 @@ fn costs(name: &str) -> &'static str {
         "ipc namespace" => "a broken engine could reach shared memory of the same user",
         "uts namespace" => "a broken engine could read the machine's name",
         "cgroup namespace" => "a broken engine could read its place among the machine's cgroups",
-        "pid namespace" => "a broken engine could name processes of the same user, and a template's end does not end its calls",
+        "pid namespace" => {
+            "a broken engine could name processes of the same user, and a template's end does not end its calls"
+        }
         _ => "",
     }
 }
@@ -70,9 +78,10 @@ pub fn layers(missing: &str, cgroup: &Result<&'static str, String>) -> Vec<Layer
             Ok(_) => LayerState::InForce,
             Err(why) => LayerState::Degraded {
                 why: why.clone(),
-                costs: "a call's memory is capped by its address space and the engine's own limit, not by the kernel's \
+                costs:
+                    "a call's memory is capped by its address space and the engine's own limit, not by the kernel's \
                         count, and its peak is not known"
-                    .into(),
+                        .into(),
             },
         },
     });

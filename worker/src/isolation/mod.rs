@@ -3,6 +3,7 @@
 //!
 //! Everything that comes out of a template or a call is presumed hostile. Nothing here runs plugin code.
 
+pub mod bench;
 mod call;
 mod cgroup;
 mod config;

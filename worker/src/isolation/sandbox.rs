@@ -51,7 +51,8 @@ impl Sandbox {
         } else {
             Groups::open().map(Arc::new)
         };
-        let root = Root::start(&binary).await.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
+        let root =
+            Root::start(&binary).await.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
         let sandbox = Self { config, binary, groups, root: tokio::sync::Mutex::new(root), templates: Mutex::default() };
         Ok(sandbox)
     }
@@ -101,7 +102,9 @@ impl Sandbox {
         let inspection = match loaded {
             Ok(Loaded::Inspected(json)) => serde_json::from_slice(&json)
                 .map_err(|_| CallError::new(FailureKind::LoadFailed, "the plugin's registration could not be read")),
-            Ok(Loaded::Template(_)) => Err(CallError::new(FailureKind::Crashed, "the sandbox answered another question")),
+            Ok(Loaded::Template(_)) => {
+                Err(CallError::new(FailureKind::Crashed, "the sandbox answered another question"))
+            }
             Err(error) => Err(error),
         };
         inspection.unwrap_or_else(|error| Inspection::Failed { error })

@@ -151,7 +151,11 @@ impl Template {
     }
 
     /// Forks a call, whose end of `socket` is given to it.
-    pub async fn fork(&self, socket: OwnedFd, group: Option<&Group>) -> io::Result<(u32, oneshot::Receiver<CallEnded>)> {
+    pub async fn fork(
+        &self,
+        socket: OwnedFd,
+        group: Option<&Group>,
+    ) -> io::Result<(u32, oneshot::Receiver<CallEnded>)> {
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         let (sender, ended) = oneshot::channel();
         self.line.calls.lock().expect("nothing panics while it is held").insert(call, sender);
@@ -271,8 +275,12 @@ fn ended_while_loading(how: Option<Ended>, out_of_memory: bool, memory_bytes: u6
             "the plugin uses more than its {} MB of memory while it is loaded: build large data in a handler",
             memory_bytes / (1024 * 1024)
         ),
-        Some(Ended::NotStarted(errno)) => format!("its process could not be started: {}", io::Error::from_raw_os_error(errno)),
-        Some(Ended::Status(status)) => format!("its process ended while it loaded the plugin: {}", super::call::say(status)),
+        Some(Ended::NotStarted(errno)) => {
+            format!("its process could not be started: {}", io::Error::from_raw_os_error(errno))
+        }
+        Some(Ended::Status(status)) => {
+            format!("its process ended while it loaded the plugin: {}", super::call::say(status))
+        }
         None => "its process ended while it loaded the plugin".into(),
     };
     CallError::new(FailureKind::LoadFailed, message)

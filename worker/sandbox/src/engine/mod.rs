@@ -2,6 +2,7 @@
 
 mod bridge;
 mod facade;
+mod heap;
 mod memory;
 mod modules;
 mod random;
@@ -11,6 +12,7 @@ pub use bridge::Finished;
 
 use crate::wire::Load;
 use bridge::{Bridge, Shared};
+use heap::{Heap, Refused};
 use modules::Files;
 use random::Random;
 use rquickjs::context::EvalOptions;
@@ -35,6 +37,7 @@ pub struct Engine {
     context: Context,
     bridge: Shared,
     random: Random,
+    refused: Refused,
     functions: Functions,
     rejections: Rejections,
 }
@@ -55,14 +58,15 @@ const PRELUDE: &str = include_str!("prelude.js");
 const INSPECT: &str = include_str!("inspect.js");
 
 impl Engine {
-    /// Makes an engine and evaluates the bundle in it.
-    pub fn load(load: &Load) -> Result<Self, CallError> {
+    /// Makes an engine and evaluates the bundle in it. It is never torn down: its process ends, which costs less and
+    /// can't go wrong.
+    pub fn load(load: &Load) -> Result<&'static Self, CallError> {
         let deadline = Instant::now() + Duration::from_millis(load.load_ms);
         let engine_error = |error: rquickjs::Error| {
             CallError::new(FailureKind::LoadFailed, format!("the engine could not be made ready: {error}"))
         };
-        let runtime = Runtime::new().map_err(engine_error)?;
-        runtime.set_memory_limit(usize::try_from(load.heap_bytes).unwrap_or(usize::MAX));
+        let refused = Refused::default();
+        let runtime = Runtime::new_with_alloc(Heap::new(load.heap_bytes, Rc::clone(&refused))).map_err(engine_error)?;
         runtime.set_max_stack_size(STACK_BYTES);
         let files = Files(Rc::new(load.bundle.clone()));
         runtime.set_loader(files.clone(), files);
@@ -77,7 +81,8 @@ impl Engine {
                 Ok(functions)
             })
             .map_err(engine_error)?;
-        let engine = Self { runtime, context, bridge, random, functions, rejections };
+        let engine: &'static Self =
+            Box::leak(Box::new(Self { runtime, context, bridge, random, refused, functions, rejections }));
         engine.evaluate(&load.bundle)?;
         Ok(engine)
     }
@@ -133,7 +138,7 @@ impl Engine {
             return too_slow_to_load();
         }
         let mut described = self.described(ctx, error);
-        if described.message == "out of memory" {
+        if self.refused.get() && is_out_of_memory(&described.message) {
             described.message =
                 "the plugin uses up its memory while it is loaded: build large data in a handler".into();
         }
@@ -300,7 +305,12 @@ impl Engine {
                     start.limits.result_bytes_max
                 ),
             ),
-            Finished::Failure(json) if json.starts_with(r#"{"kind":"memory""#) => self.out_of_memory(start),
+            Finished::Failure(json) if self.refused.get() => match serde_json::from_str::<CallError>(&json) {
+                Ok(error) if error.kind == FailureKind::Thrown && is_out_of_memory(&error.message) => {
+                    self.out_of_memory(start)
+                }
+                _ => Finished::Failure(json),
+            },
             other => other,
         }
     }
@@ -326,8 +336,13 @@ impl Engine {
     }
 }
 
+/// What is thrown for want of memory, as the prelude describes it: with some left, or with none.
+fn is_out_of_memory(message: &str) -> bool {
+    matches!(message, "out of memory" | "null was thrown")
+}
+
 /// What a call that used up its memory is told.
-pub fn over_memory(memory_bytes: u64) -> String {
+fn over_memory(memory_bytes: u64) -> String {
     format!(
         "the call used more than its {} MB of memory: work on less at once, or keep less of it",
         memory_bytes / (1024 * 1024)

@@ -550,9 +550,8 @@
 
   // --- running a tool ---
   const finishFailed = (kind, description) => native.finish(false, stringify({ __proto__: null, kind, ...description }));
-  const isOutOfMemory = (error) =>
-    typeof error === "object" && error !== null && field(error, "name") === "InternalError" && field(error, "message") === "out of memory";
-  const fail = (error) => finishFailed(isOutOfMemory(error) ? "memory" : "thrown", describe(error));
+  const fail = (error) => finishFailed("thrown", describe(error));
+  const isOutOfMemory = (error) => error === null || field(error, "message") === "out of memory";
   const run = async (name, inputJson, contextJson) => {
     let value;
     try {
