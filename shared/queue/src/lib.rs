@@ -11,7 +11,9 @@
 //! - A consumer survives the loss of its connection; while it has none, [`Queue::is_ready`] is false.
 #![forbid(unsafe_code)]
 
+pub mod embedded;
 mod message;
+pub mod rabbitmq;
 
 pub use message::{DeadReason, Delivery, Depth, Died, Outgoing, PublishError, QueueError, SettleError, Settler};
 
@@ -62,6 +64,11 @@ impl Consumer {
     /// The next delivery; `None` after [`Queue::close`] or [`Consumer::stop`].
     pub async fn next(&mut self) -> Option<Delivery> {
         self.deliveries.recv().await
+    }
+
+    /// As [`Consumer::next`], for those who wait for several consumers at once.
+    pub fn poll_next(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Option<Delivery>> {
+        self.deliveries.poll_recv(context)
     }
 
     /// Takes no more from the broker. What was already delivered still comes from [`Consumer::next`].

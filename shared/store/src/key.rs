@@ -23,6 +23,12 @@ impl Key {
         Self { tag_end: START.len() + tag.len(), text }
     }
 
+    /// Reads a key's text back.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let tag_end = START.len() + text.strip_prefix(START)?.find("}:")?;
+        Some(Self { text: text.to_owned(), tag_end })
+    }
+
     pub fn as_str(&self) -> &str {
         &self.text
     }

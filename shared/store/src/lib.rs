@@ -6,7 +6,10 @@
 //! settings, effects, usage. Nothing outside this crate builds a key.
 #![forbid(unsafe_code)]
 
+pub mod embedded;
 mod key;
+pub mod records;
+pub mod redis;
 mod transaction;
 
 pub use key::Key;

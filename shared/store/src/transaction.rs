@@ -1,6 +1,6 @@
 //! One atomic step: what must hold, and what is done then.
 
-use crate::Key;
+use crate::{Key, StoreError};
 use bytes::Bytes;
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +12,30 @@ pub struct Transaction {
     pub then: Vec<Op>,
     /// Done instead of `then` where a guard doesn't hold. As a rule it reads what stood in the way.
     pub otherwise: Vec<Op>,
+}
+
+impl Transaction {
+    /// All keys of a transaction must live together.
+    ///
+    /// # Errors
+    /// Names the first key of another tag.
+    pub(crate) fn check_tags(&self) -> Result<(), StoreError> {
+        let guards = self.guards.iter().map(Guard::key);
+        let mut keys = guards.chain(self.then.iter().chain(&self.otherwise).map(Op::key));
+        let Some(first) = keys.next() else { return Ok(()) };
+        match keys.find(|key| key.tag() != first.tag()) {
+            None => Ok(()),
+            Some(other) => Err(StoreError::Key {
+                key: other.to_string(),
+                reason: format!("a transaction on {first} can't touch a key of another tag"),
+            }),
+        }
+    }
+
+    /// Nothing in it changes anything.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.then.iter().chain(&self.otherwise).all(Op::only_reads)
+    }
 }
 
 /// Something that must hold.
@@ -28,6 +52,20 @@ pub enum Guard {
     FieldPresent(Key, String),
     /// The hash's field has this very value.
     FieldIs(Key, String, Bytes),
+}
+
+impl Guard {
+    /// The key it looks at.
+    pub fn key(&self) -> &Key {
+        match self {
+            Guard::Absent(key)
+            | Guard::Present(key)
+            | Guard::Is(key, _)
+            | Guard::FieldAbsent(key, _)
+            | Guard::FieldPresent(key, _)
+            | Guard::FieldIs(key, _, _) => key,
+        }
+    }
 }
 
 /// One operation. Comments name the [`Reply`].
@@ -72,6 +110,41 @@ pub enum Op {
     Append { key: Key, value: Bytes, keep: u32 },
     /// [`Reply::Entries`], oldest first: the last `limit` entries before `before` (or the last of all).
     Latest { key: Key, before: Option<Position>, limit: u32 },
+}
+
+impl Op {
+    /// The key it works on.
+    pub fn key(&self) -> &Key {
+        match self {
+            Op::Get(key) | Op::Delete(key) | Op::FieldsGet(key) | Op::RankCount(key) => key,
+            Op::Set { key, .. }
+            | Op::Expire { key, .. }
+            | Op::Add { key, .. }
+            | Op::FieldGet { key, .. }
+            | Op::FieldsSet { key, .. }
+            | Op::FieldDelete { key, .. }
+            | Op::FieldAdd { key, .. }
+            | Op::Rank { key, .. }
+            | Op::Unrank { key, .. }
+            | Op::Ranked { key, .. }
+            | Op::Members { key, .. }
+            | Op::Append { key, .. }
+            | Op::Latest { key, .. } => key,
+        }
+    }
+
+    fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Op::Get(_)
+                | Op::FieldGet { .. }
+                | Op::FieldsGet(_)
+                | Op::Ranked { .. }
+                | Op::Members { .. }
+                | Op::RankCount(_)
+                | Op::Latest { .. }
+        )
+    }
 }
 
 /// The answer to an [`Op`], in its place.
