@@ -46,15 +46,20 @@ pub async fn take(worker: &Arc<Worker>, delivery: Delivery) {
             return refuse(delivery).await;
         }
     };
-    let span = tracing::info_span!("execute_tool", call = %job.call_id, account = %job.account, tool = tracing::field::Empty);
+    let span =
+        tracing::info_span!("execute_tool", call = %job.call_id, account = %job.account, what = tracing::field::Empty);
     if let Work::Call { plugin, tool, .. } = &job.work {
-        span.record("tool", tool.qualified(plugin));
+        span.record("what", tool.qualified(plugin));
     }
     work(worker, delivery, job).instrument(span).await;
 }
 
 async fn work(worker: &Arc<Worker>, delivery: Delivery, job: Job) {
-    let claim = worker.records.claim(&job.call_id, &delivery.body, &worker.id, worker.deliveries_max, now_ms()).await;
+    let claim = worker
+        .records
+        .claim(&job.call_id, &delivery.body, &worker.id, worker.deliveries_max, now_ms())
+        .instrument(tracing::info_span!("claim"))
+        .await;
     let (attempt, outcome) = match claim {
         Ok(Claim::Run { attempt }) => (attempt, None),
         Ok(Claim::Known(result)) => return end(worker, delivery, &job, result).await,
@@ -77,7 +82,7 @@ async fn work(worker: &Arc<Worker>, delivery: Delivery, job: Job) {
                 tracing::info!(attempt, "a call is begun again");
                 tokio::time::sleep(retry_wait(attempt)).await;
             }
-            run(worker, &job).await
+            run(worker, &job).instrument(tracing::info_span!("run")).await
         }
     };
     let run = match run {
@@ -97,7 +102,12 @@ async fn work(worker: &Arc<Worker>, delivery: Delivery, job: Job) {
     };
     let result = CallResult { call_id: job.call_id.clone(), outcome: run.outcome, usage };
     // The result is recorded before anybody hears of it: whoever comes later finds it.
-    match worker.records.record_result(&job.call_id, Recorder::Attempt(attempt), &result, now_ms()).await {
+    let recorded = worker
+        .records
+        .record_result(&job.call_id, Recorder::Attempt(attempt), &result, now_ms())
+        .instrument(tracing::info_span!("record"))
+        .await;
+    match recorded {
         Ok(Recorded::First) => end(worker, delivery, &job, result).await,
         Ok(Recorded::Late(Some(standing))) => end(worker, delivery, &job, standing).await,
         // A newer attempt is under way, or the call is long over: this delivery is done with.
@@ -119,7 +129,10 @@ async fn end(worker: &Worker, delivery: Delivery, job: &Job, result: CallResult)
     if let Some(traceparent) = delivery.headers.get(HEADER_TRACEPARENT) {
         headers.insert(HEADER_TRACEPARENT.to_owned(), traceparent.clone());
     }
-    match publish_end(&worker.queue, job, &worker.id, &result, &headers, now_ms()).await {
+    let published = publish_end(&worker.queue, job, &worker.id, &result, &headers, now_ms())
+        .instrument(tracing::info_span!("publish"))
+        .await;
+    match published {
         Ok(()) => acknowledge(delivery).await,
         Err(error) => {
             tracing::warn!(%error, "a call's end can't be told; its delivery is given back");
@@ -139,8 +152,7 @@ async fn run(worker: &Arc<Worker>, job: &Job) -> Result<RunEnd, StoreError> {
                 return Ok(ended_early(CallError::new(FailureKind::Expired, "the draft is gone: publish again")));
             };
             let inspection = worker.sandbox.inspect(&bundle).await;
-            let value = serde_json::value::to_raw_value(&inspection)
-                .unwrap_or_else(|_| RawValue::NULL.to_owned());
+            let value = serde_json::value::to_raw_value(&inspection).unwrap_or_else(|_| RawValue::NULL.to_owned());
             Ok(RunEnd { outcome: Outcome::Ok { value }, ..nothing_used() })
         }
         Work::Call { .. } => run_call(worker, job).await,

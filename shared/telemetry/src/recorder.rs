@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Metadata, Subscriber};
+use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -63,13 +63,11 @@ impl Visit for Open {
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
-    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        // Events are the other layers' business; saying no to them here would hide them from those too.
-        metadata.is_event() || metadata.target().starts_with("toolfleet")
-    }
-
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
+        if !span.metadata().target().starts_with("toolfleet") {
+            return;
+        }
         let mut open = Open { started: Instant::now(), call: None, what: None };
         attributes.record(&mut open);
         if open.call.is_none()

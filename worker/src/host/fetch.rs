@@ -129,9 +129,7 @@ pub async fn fetch(host: &CallHost, mut arguments: Arguments, effect: &EffectKey
         (None, _) => None,
         (Some(text), TextEncoding::Utf8) => Some(text.clone().into_bytes()),
         (Some(text), TextEncoding::Base64) => Some(
-            STANDARD
-                .decode(text)
-                .map_err(|error| arguments.wrong(format!("request.body is no base64: {error}")))?,
+            STANDARD.decode(text).map_err(|error| arguments.wrong(format!("request.body is no base64: {error}")))?,
         ),
     };
     arguments.end()?;
@@ -171,8 +169,9 @@ pub async fn fetch(host: &CallHost, mut arguments: Arguments, effect: &EffectKey
 
 fn recorded(answer: Result<Box<serde_json::value::RawValue>, HostError>) -> Result<FetchResponse, HostError> {
     let value = answer?;
-    serde_json::from_str(value.get())
-        .map_err(|error| HostError::new(HostErrorName::HostError, format!("the recorded answer can't be read: {error}")))
+    serde_json::from_str(value.get()).map_err(|error| {
+        HostError::new(HostErrorName::HostError, format!("the recorded answer can't be read: {error}"))
+    })
 }
 
 fn method(arguments: &Arguments, text: Option<&str>) -> Result<Method, HostError> {
@@ -204,8 +203,9 @@ fn headers(arguments: &Arguments, given: &BTreeMap<String, String>) -> Result<He
         if FORBIDDEN.contains(&parsed.as_str()) || parsed.as_str().starts_with("sec-") {
             return Err(arguments.wrong(format!("request.headers: {shown:?} is set by the platform, leave it out")));
         }
-        let value = HeaderValue::from_str(value)
-            .map_err(|_| arguments.wrong(format!("request.headers: the value of {shown:?} has a character that none may have")))?;
+        let value = HeaderValue::from_str(value).map_err(|_| {
+            arguments.wrong(format!("request.headers: the value of {shown:?} has a character that none may have"))
+        })?;
         headers.append(parsed, value);
     }
     Ok(headers)
@@ -269,7 +269,12 @@ fn redirected(url: &Url, response: &Response) -> Result<Option<Url>, HostError> 
     })
 }
 
-async fn read(fetcher: &Fetcher, url: Url, response: Response, encoding: TextEncoding) -> Result<FetchResponse, HostError> {
+async fn read(
+    fetcher: &Fetcher,
+    url: Url,
+    response: Response,
+    encoding: TextEncoding,
+) -> Result<FetchResponse, HostError> {
     let max = fetcher.config.response_bytes_max;
     let status = response.status().as_u16();
     let mut headers: BTreeMap<String, String> = BTreeMap::new();

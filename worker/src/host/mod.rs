@@ -24,6 +24,7 @@ use toolfleet_protocol::host::{HostError, HostErrorName, HostMethod};
 use toolfleet_protocol::{AccountId, AgentId, CallId, Release, SessionId};
 use toolfleet_store::StoreError;
 use toolfleet_store::records::{EffectKey, Records, Sealer};
+use tracing::Instrument;
 
 /// What one call's host calls are answered from, and for whom.
 pub struct CallHost {
@@ -50,24 +51,8 @@ impl Host for CallHost {
         self.permit(method)?;
         let effect = self.effect(ordinal, method, &arguments);
         let arguments = Arguments::parse(method, &arguments)?;
-        match method {
-            HostMethod::Fetch => answer(fetch::fetch(self, arguments, &effect).await?),
-            HostMethod::SettingsGet => answer(settings::get(self, arguments).await?),
-            HostMethod::CryptoHash => answer(crypto::hash(arguments)?),
-            HostMethod::CryptoHmac => answer(crypto::hmac(arguments)?),
-            HostMethod::CryptoRandomBytes => answer(crypto::random_bytes(arguments)?),
-            HostMethod::CryptoRandomUuid => answer(crypto::random_uuid(arguments)?),
-            HostMethod::CryptoTimingSafeEqual => answer(crypto::timing_safe_equal(arguments)?),
-            HostMethod::SessionMessages => answer(session::messages(self, arguments).await?),
-            HostMethod::SessionPost => answer(session::post(self, arguments, &effect).await?),
-            HostMethod::WorkspaceRead => answer(workspace::read(self, arguments).await?),
-            HostMethod::WorkspaceList => answer(workspace::list(self, arguments).await?),
-            HostMethod::WorkspaceStat => answer(workspace::stat(self, arguments).await?),
-            HostMethod::WorkspaceWrite => answer(workspace::write(self, arguments, &effect).await?),
-            HostMethod::LogDebug | HostMethod::LogInfo | HostMethod::LogWarn | HostMethod::LogError => {
-                Err(HostError::new(HostErrorName::HostError, "a log line is sent, not called"))
-            }
-        }
+        let span = tracing::info_span!("host_call", what = method.row().path);
+        self.route(method, arguments, &effect).instrument(span).await
     }
 
     fn log(&self, level: LogLevel, message: &str, fields: Option<Box<RawValue>>) {
@@ -83,6 +68,27 @@ impl Host for CallHost {
 }
 
 impl CallHost {
+    async fn route(&self, method: HostMethod, arguments: Arguments, effect: &EffectKey) -> Answered {
+        match method {
+            HostMethod::Fetch => answer(fetch::fetch(self, arguments, effect).await?),
+            HostMethod::SettingsGet => answer(settings::get(self, arguments).await?),
+            HostMethod::CryptoHash => answer(crypto::hash(arguments)?),
+            HostMethod::CryptoHmac => answer(crypto::hmac(arguments)?),
+            HostMethod::CryptoRandomBytes => answer(crypto::random_bytes(arguments)?),
+            HostMethod::CryptoRandomUuid => answer(crypto::random_uuid(arguments)?),
+            HostMethod::CryptoTimingSafeEqual => answer(crypto::timing_safe_equal(arguments)?),
+            HostMethod::SessionMessages => answer(session::messages(self, arguments).await?),
+            HostMethod::SessionPost => answer(session::post(self, arguments, effect).await?),
+            HostMethod::WorkspaceRead => answer(workspace::read(self, arguments).await?),
+            HostMethod::WorkspaceList => answer(workspace::list(self, arguments).await?),
+            HostMethod::WorkspaceStat => answer(workspace::stat(self, arguments).await?),
+            HostMethod::WorkspaceWrite => answer(workspace::write(self, arguments, effect).await?),
+            HostMethod::LogDebug | HostMethod::LogInfo | HostMethod::LogWarn | HostMethod::LogError => {
+                Err(HostError::new(HostErrorName::HostError, "a log line is sent, not called"))
+            }
+        }
+    }
+
     /// What the release's source was not seen to use, it may not use, whatever its code does now.
     fn permit(&self, method: HostMethod) -> Result<(), HostError> {
         let row = method.row();

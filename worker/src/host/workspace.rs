@@ -68,8 +68,7 @@ pub async fn list(host: &CallHost, mut arguments: Arguments) -> Result<Workspace
     }
     arguments.end()?;
     let owner = owner(host, options.shared);
-    let listed =
-        host.records.workspace_list(&owner, options.prefix.as_deref(), options.after.as_deref(), limit).await;
+    let listed = host.records.workspace_list(&owner, options.prefix.as_deref(), options.after.as_deref(), limit).await;
     listed.map_err(|error| store_failed(&error))
 }
 

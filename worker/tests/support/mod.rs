@@ -2,8 +2,8 @@
 //! What the tests of the sandbox share.
 
 use async_trait::async_trait;
-use serde_json::value::RawValue;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

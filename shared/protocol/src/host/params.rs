@@ -38,7 +38,7 @@ pub struct FetchRequest {
     pub timeout_ms: Option<u64>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchResponse {
     pub status: u16,
