@@ -48,12 +48,8 @@ impl Api {
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, String> {
         let response = request.send().await.map_err(|error| format!("{error:?}"))?;
         let status = response.status().as_u16();
-        let content_type = response
-            .headers()
-            .get("content-type")
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-            .to_owned();
+        let content_type =
+            response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
         let text = response.text().await.map_err(|error| format!("{error:?}"))?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Ok(Answer { status, content_type, body })

@@ -84,8 +84,7 @@ impl Fleet {
             command.arg("--config").arg(&config);
             Process::start(command, &folder.path().join("scheduler.log"))
         };
-        let mut fleet =
-            Self { api, scheduler, workers: Vec::new(), config, amqp, _redis: redis, folder, started: 0 };
+        let mut fleet = Self { api, scheduler, workers: Vec::new(), config, amqp, _redis: redis, folder, started: 0 };
         if pair == Pair::Real {
             for _ in 0..options.workers {
                 fleet.add_worker();

@@ -2,6 +2,7 @@
 //!
 //! Nothing here links the scheduler or the worker; the tests see what a user sees.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stderr, reason = "what a failed test shows")]
 
 mod api;
 mod fleet;

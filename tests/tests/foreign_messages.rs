@@ -35,7 +35,8 @@ async fn a_foreign_message_goes_to_the_dead_letters_and_the_worker_goes_on() {
     fleet.api.publish(&root().join("tests/fixtures/outcomes")).await;
     fleet.api.install("acme", "outcomes").await;
 
-    let connection = Connection::connect(fleet.amqp_url(), ConnectionProperties::default()).await.expect("the broker is there");
+    let connection =
+        Connection::connect(fleet.amqp_url(), ConnectionProperties::default()).await.expect("the broker is there");
     let channel = connection.create_channel().await.expect("a connection has channels");
     channel.confirm_select(ConfirmSelectOptions::default()).await.expect("the broker confirms");
     let mut headers = FieldTable::default();

@@ -49,7 +49,7 @@ async fn check_handlers(pair: Pair) {
     assert_failed(&result, "thrown", "the quota of 3 is used up");
     assert_eq!(result["error"]["name"], "QuotaError", "{result:#}");
     let stack = result["error"]["stack"].as_str().unwrap_or_default();
-    assert!(stack.contains("src/index.ts:24"), "the stack names the author's line: {stack}");
+    assert!(stack.contains("src/index.ts:22"), "the stack names the author's line: {stack}");
 
     assert_failed(&call("stalls").await, "stalled", "");
     assert_failed(&call("allocates").await, "memory", "128 MB");
@@ -92,7 +92,8 @@ async fn a_handler_that_never_ends_is_ended_at_its_limit() {
             (api.call("helper", &format!("outcomes__{tool}"), json!({})).await, start.elapsed())
         }
     });
-    let [(loops, loops_took), (joins, joins_took)] = futures::future::join_all(ends).await.try_into().expect("two calls");
+    let [(loops, loops_took), (joins, joins_took)] =
+        futures::future::join_all(ends).await.try_into().expect("two calls");
     assert_failed(&loops, "timeout", "30 s");
     let kind = joins["error"]["kind"].as_str().unwrap_or_default();
     assert!(matches!(kind, "timeout" | "memory"), "{joins:#}");

@@ -23,14 +23,15 @@ async fn check(pair: Pair) {
     let input = json!({ "latitude": 52.5, "longitude": 13.4 });
     let result = fleet.api.call("helper", "weather__get_forecast", input).await;
     assert_eq!(result["status"], "ok", "{result:#}");
-    assert_eq!(result["value"], json!({ "minC": 4.0, "maxC": 13.0 }), "{result:#}");
+    assert_eq!(result["value"], json!({ "minC": 4, "maxC": 13 }), "{result:#}");
     let asked = upstream.arrived();
     assert_eq!(asked.len(), 1, "{asked:?}");
     assert_eq!((asked[0].method.as_str(), asked[0].host.as_str()), ("GET", "api.open-meteo.com"));
     assert!(asked[0].path.starts_with("/v1/forecast?latitude=52.5&longitude=13.4&daily="), "{}", asked[0].path);
 
     let notes = fleet.api.publish(&root().join("examples/notes")).await;
-    let permission = notes["permissions"].as_array().and_then(|all| all.iter().find(|one| one["id"] == "host:workspace:write"));
+    let permission =
+        notes["permissions"].as_array().and_then(|all| all.iter().find(|one| one["id"] == "host:workspace:write"));
     assert_eq!(permission.expect("saving a note needs it")["words"], "can write the agent's files", "{notes:#}");
     fleet.api.install("acme", "notes").await;
     let input = json!({ "title": "Buy milk & eggs", "text": "Two litres." });

@@ -189,7 +189,7 @@ async fn run_call(worker: &Arc<Worker>, job: &Job) -> Result<RunEnd, StoreError>
     let request = RunRequest {
         account: job.account.clone(),
         release: digest.clone(),
-        bundle: Arc::new(release.bundle.clone()),
+        bundle: Arc::clone(&release.bundle),
         limits,
         call_id: job.call_id.clone(),
         tool: tool.clone(),

@@ -51,7 +51,7 @@ pub async fn run_local(
     let request = RunRequest {
         account: call.account,
         release: release.digest.clone(),
-        bundle: Arc::new(release.bundle.clone()),
+        bundle: Arc::clone(&release.bundle),
         limits: release.limits,
         call_id: call_id.clone(),
         tool: call.tool,

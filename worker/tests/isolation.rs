@@ -181,7 +181,7 @@ async fn log_lines_are_bounded_and_plain() {
     );
     let end = sandbox.run(request(&code, json!({})), Arc::clone(&host) as Arc<dyn Host>).await;
     assert_eq!(value(&end), json!(1));
-    let lines = host.lines.lock().unwrap();
+    let lines = host.lines.lock().unwrap().clone();
     assert_eq!(lines[0], "Info a\u{fffd}[31mb {\"c\":1}");
     assert_eq!(lines[1], "Warn w");
     let bytes: usize = lines.iter().map(String::len).sum();

@@ -177,7 +177,11 @@ pub fn release() -> Release {
         egress: vec![toolfleet_protocol::EgressRule::parse("api.example.com").unwrap()],
         settings: None,
         limits: Limits::BASE,
-        bundle: toolfleet_protocol::Bundle { entry: "a.js".into(), entry_is_script: true, files: BTreeMap::new() },
+        bundle: std::sync::Arc::new(toolfleet_protocol::Bundle {
+            entry: "a.js".into(),
+            entry_is_script: true,
+            files: BTreeMap::new(),
+        }),
     }
 }
 

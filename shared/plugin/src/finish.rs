@@ -40,7 +40,7 @@ pub fn finish(draft: Draft, inspection: Inspection) -> Result<Checked, Problems>
         permissions: draft.permissions,
         egress,
         settings: draft.settings,
-        bundle: draft.bundle,
+        bundle: std::sync::Arc::new(draft.bundle),
     };
     Ok(Checked { release, warnings })
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// One tool of a release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,7 +37,8 @@ pub struct Release {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Value>,
     pub limits: Limits,
-    pub bundle: Bundle,
+    /// Shared, since every call of the release is handed it.
+    pub bundle: Arc<Bundle>,
 }
 
 /// A plugin's code as the engine takes it: JavaScript, one entry for each file that the entry reaches.

@@ -137,6 +137,9 @@ async fn finish(
     classify(exchange, how, out_of_memory, &request.limits)
 }
 
+/// The number of a host call, and its answer.
+type Answered = (u32, Result<Box<RawValue>, HostError>);
+
 /// Sends the input, answers host calls and takes the result.
 async fn exchange(request: &RunRequest, host: &Arc<dyn Host>, mut stream: UnixStream, usage: &mut Used) -> Exchange {
     let limits = &request.limits;
@@ -151,7 +154,7 @@ async fn exchange(request: &RunRequest, host: &Arc<dyn Host>, mut stream: UnixSt
     let (mut reader, mut writer) = stream.split();
     let mut unread = BytesMut::from(&wire::encode_start(&start, request.input.get())[..]);
     let mut input = BytesMut::new();
-    let mut asked: FuturesUnordered<BoxFuture<'_, (u32, Result<Box<RawValue>, HostError>)>> = FuturesUnordered::new();
+    let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
     let mut incoming = Incoming { next_ordinal: 0, log_lines: 0 };
     loop {
         tokio::select! {

@@ -232,13 +232,11 @@ fn write(tables: &mut WriteTables<'_>, op: &Op, now_ms: u64) -> Result<Reply, Ap
                 tables.fields.insert((name, field.as_str()), &value[..])?;
             }
         }
-        Op::FieldDelete { field, .. } => {
-            if of_kind(tables, key, Kind::Hash, now_ms)?.is_some() {
-                tables.fields.remove((name, field.as_str()))?;
-                // As in Redis, a hash without fields is not there.
-                if !tables.has_fields(name)? {
-                    remove(tables, key)?;
-                }
+        Op::FieldDelete { field, .. } if of_kind(tables, key, Kind::Hash, now_ms)?.is_some() => {
+            tables.fields.remove((name, field.as_str()))?;
+            // As in Redis, a hash without fields is not there.
+            if !tables.has_fields(name)? {
+                remove(tables, key)?;
             }
         }
         Op::FieldAdd { field, by, .. } => {
@@ -256,15 +254,13 @@ fn write(tables: &mut WriteTables<'_>, op: &Op, now_ms: u64) -> Result<Reply, Ap
             }
             tables.ranks.insert((name, *score, member.as_str()), ())?;
         }
-        Op::Unrank { member, .. } => {
-            if of_kind(tables, key, Kind::Ranks, now_ms)?.is_some() {
-                let before = tables.scores.remove((name, member.as_str()))?.map(|score| score.value());
-                if let Some(before) = before {
-                    tables.ranks.remove((name, before, member.as_str()))?;
-                }
-                if tables.members(name, "", false, "", 1)?.is_empty() {
-                    remove(tables, key)?;
-                }
+        Op::Unrank { member, .. } if of_kind(tables, key, Kind::Ranks, now_ms)?.is_some() => {
+            let before = tables.scores.remove((name, member.as_str()))?.map(|score| score.value());
+            if let Some(before) = before {
+                tables.ranks.remove((name, before, member.as_str()))?;
+            }
+            if tables.members(name, "", false, "", 1)?.is_empty() {
+                remove(tables, key)?;
             }
         }
         Op::Append { value, keep, .. } => return append(tables, key, value, *keep, now_ms),

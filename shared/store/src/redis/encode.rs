@@ -114,7 +114,7 @@ fn reply(op: &Op, value: Value) -> Option<Reply> {
             Value::Nil => None,
             other => Some(bytes(other)?),
         }),
-        Op::FieldsGet(_) => Reply::Fields(pairs(value, |value| Some(value))?),
+        Op::FieldsGet(_) => Reply::Fields(pairs(value, Some)?),
         Op::Add { .. } | Op::FieldAdd { .. } | Op::RankCount(_) => match value {
             Value::Int(number) => Reply::Integer(number),
             _ => return None,

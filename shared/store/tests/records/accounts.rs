@@ -43,7 +43,7 @@ fn release(slug: &PluginSlug, version: &str) -> Release {
         egress: Vec::new(),
         settings: Some(json!({"type": "object"})),
         limits: Limits::BASE,
-        bundle: bundle(),
+        bundle: std::sync::Arc::new(bundle()),
     }
 }
 

@@ -551,6 +551,12 @@
   // --- running a tool ---
   const finishFailed = (kind, description) => native.finish(false, stringify({ __proto__: null, kind, ...description }));
   const fail = (error) => finishFailed("thrown", describe(error));
+  const tooLarge = (what) =>
+    finishFailed("tooLarge", {
+      message:
+        `the result is ${what}, and a call may return ${limits.resultBytesMax} bytes: return less, or write it to a ` +
+        "file of the workspace",
+    });
   const isOutOfMemory = (error) => error === null || field(error, "message") === "out of memory";
   const run = async (name, inputJson, contextJson) => {
     let value;
@@ -566,11 +572,16 @@
       fail(error);
       return;
     }
+    if (typeof value === "string" && value.length > limits.resultBytesMax) {
+      tooLarge(`text of ${value.length} characters`);
+      return;
+    }
     let json;
     try {
       json = stringify(value);
     } catch (error) {
-      if (isOutOfMemory(error)) fail(error);
+      // Writing it down is what used up the memory.
+      if (isOutOfMemory(error)) tooLarge("more than fits into the call's memory as JSON");
       else finishFailed("unserializable", { message: `the returned value isn't plain JSON: ${messageOf(error, 1)}` });
       return;
     }
