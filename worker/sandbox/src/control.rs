@@ -240,9 +240,14 @@ mod tests {
 
     #[test]
     fn what_is_no_packet_is_no_message() {
-        for bytes in [&[][..], &[0], &[9, 1], &[2, 1, 2, 3], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]] {
+        // Nothing, no such tag, too short, too long.
+        for bytes in [&[][..], &[0], &[9, 1], &[2, 1, 2, 3], &[1; 100]] {
             assert_eq!(FromTemplate::decode(bytes), None);
+            assert_eq!(ToTemplate::decode(bytes), None);
             assert_eq!(ToRoot::decode(bytes), None);
         }
+        // No such way to join, and a number that is none.
+        assert_eq!(ToRoot::decode(&packet(1, &[0, 9])), None);
+        assert_eq!(ToTemplate::decode(&packet(2, &[u64::MAX])), None);
     }
 }
