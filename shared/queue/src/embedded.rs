@@ -3,7 +3,9 @@
 //! What is on the queues is in memory, in the order of delivery; each message is in the store too before its publish
 //! returns, and until it is settled. A process that starts again finds what the last one left unsettled.
 
-use crate::{Consumer, DeadReason, Delivery, Depth, Died, Outgoing, PublishError, Queue, QueueError, SettleError, Settler};
+use crate::{
+    Consumer, DeadReason, Delivery, Depth, Died, Outgoing, PublishError, Queue, QueueError, SettleError, Settler,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -109,7 +111,10 @@ impl EmbeddedQueue {
 }
 
 fn corrupt(name: &str) -> QueueError {
-    QueueError::File { path: "the store".into(), reason: format!("what is kept of {name} is not in the form that this version writes") }
+    QueueError::File {
+        path: "the store".into(),
+        reason: format!("what is kept of {name} is not in the form that this version writes"),
+    }
 }
 
 async fn ask(store: &dyn Store, op: Op) -> Result<Reply, StoreError> {
@@ -293,10 +298,8 @@ impl Queue for EmbeddedQueue {
     async fn depth(&self, of: &QueueName) -> Result<Depth, QueueError> {
         let queues = self.inner.queues();
         let queue = queues.by_name.get(&of.to_string());
-        Ok(queue.map_or_else(Depth::default, |queue| Depth {
-            ready: queue.ready.len() as u64,
-            consumers: queue.consumers,
-        }))
+        Ok(queue
+            .map_or_else(Depth::default, |queue| Depth { ready: queue.ready.len() as u64, consumers: queue.consumers }))
     }
 
     fn is_ready(&self) -> bool {

@@ -32,7 +32,9 @@ impl Connector {
         match tokio::time::timeout(within, Connection::connect_uri(self.uri.clone(), properties)).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(self.unreachable(&error)),
-            Err(_) => Err(QueueError::Unreachable { at: self.at.clone(), reason: format!("no answer within {within:?}") }),
+            Err(_) => {
+                Err(QueueError::Unreachable { at: self.at.clone(), reason: format!("no answer within {within:?}") })
+            }
         }
     }
 

@@ -54,8 +54,14 @@ impl Subscriptions {
         let (sender, deliveries) = mpsc::channel(usize::from(prefetch.max(1)));
         let live = Arc::new(AtomicBool::new(false));
         self.states.lock().expect("nothing panics while it is held").push(Arc::downgrade(&live));
-        let subscription =
-            Subscription { shared: Arc::clone(&self.shared), from, prefetch, sender, live, closing: self.closing.clone() };
+        let subscription = Subscription {
+            shared: Arc::clone(&self.shared),
+            from,
+            prefetch,
+            sender,
+            live,
+            closing: self.closing.clone(),
+        };
         // Ends when its consumer is dropped or stopped, or the queue is closed.
         tokio::spawn(subscription.supervise());
         Ok(Consumer::new(deliveries))

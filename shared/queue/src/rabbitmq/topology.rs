@@ -80,7 +80,9 @@ async fn declare_one(connection: &Connection, name: &QueueName) -> Result<(), De
         Err(error) if is_soft(&error, AMQPSoftError::PRECONDITIONFAILED) => {
             Err(DeclareError::Conflict(QueueError::Declare {
                 queue: name.clone(),
-                reason: format!("one of that name exists in another form: drain and delete it, then start again ({error})"),
+                reason: format!(
+                    "one of that name exists in another form: drain and delete it, then start again ({error})"
+                ),
             }))
         }
         Err(error) => Err(DeclareError::Connection(error)),
