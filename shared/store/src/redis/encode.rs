@@ -76,7 +76,12 @@ fn op(op: &Op, key: usize, to: &mut ScriptInvocation<'_>) {
         Op::RankCount(_) => to.arg("ZN").arg(key),
         Op::Append { value, keep, .. } => to.arg("XADD").arg(key).arg(*keep).arg(&value[..]),
         Op::Latest { before, limit, .. } => {
-            let from = before.map_or_else(|| "+".to_owned(), |before| format!("({before}"));
+            let from = match before {
+                None => "+".to_owned(),
+                // Nothing is before the start, and Redis takes no open interval that ends there.
+                Some(before) if *before == Position::START => "0-0".to_owned(),
+                Some(before) => format!("({before}"),
+            };
             to.arg("XREV").arg(key).arg(from).arg(*limit)
         }
     };
