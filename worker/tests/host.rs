@@ -129,7 +129,7 @@ async fn serve() -> String {
         .route("/see-other", any(|| async { Redirect::to("/echo") }))
         .route("/large", get(|| async { "x".repeat(200_000) }))
         .route("/odd", get(|| async { [0xff_u8, b'a'].to_vec() }))
-        .route("/slow", get(|| std::future::pending::<&'static str>()));
+        .route("/slow", get(std::future::pending::<&'static str>));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });

@@ -364,7 +364,7 @@ async fn a_queue_of_another_form_is_refused() {
     let channel = connection.create_channel().await.unwrap();
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     channel.queue_declare(place.jobs.to_string().into(), options, FieldTable::default()).await.unwrap();
-    let error = place.queue.consume(place.jobs.clone(), 1).await.err().expect("it is a classic queue");
+    let error = place.queue.consume(place.jobs.clone(), 1).await.expect_err("it is a classic queue");
     assert!(matches!(&error, QueueError::Declare { .. }), "{error}");
     assert!(error.to_string().contains("drain and delete it"), "{error}");
 }
