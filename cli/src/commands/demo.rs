@@ -131,6 +131,8 @@ impl Demo {
         for tool in ["throw_an_error", "recurse_for_ever", "use_all_memory", "wait_for_nothing"] {
             failing.push(self.call(&format!("demo__{tool}"), json!({}), &paint).await?);
         }
+        // Now: the recorder keeps the latest steps only, and the load has many.
+        let steps = self.recorder.of_call(single[0]["callId"].as_str().unwrap_or_default());
         let load = self.load(calls).await?;
         let per_second = f64::from(calls) / load.took.as_secs_f64();
         self.say(&format!(
@@ -143,8 +145,6 @@ impl Demo {
         let expected = u64::from(calls) + (single.len() + failing.len()) as u64;
         let usage = self.settled_usage(expected).await?;
         let metered = self.show_usage(&usage, &paint);
-        let traced = single[0]["callId"].as_str().unwrap_or_default().to_owned();
-        let steps = self.recorder.of_call(&traced);
         self.show_trace(&steps, &paint);
         let all_well = load.ok == u64::from(calls) && metered == expected;
         if self.as_json {
