@@ -50,6 +50,8 @@ struct OneQueue {
     expiring: BTreeSet<(u64, u64)>,
     unsettled: HashMap<u64, Unsettled>,
     consumers: u32,
+    /// Its name is in the store. Until then whoever publishes to it sees to that.
+    remembered: bool,
     arrived: Arc<Notify>,
 }
 
@@ -94,6 +96,7 @@ impl EmbeddedQueue {
             let messages = ask(&*store, Op::FieldsGet(messages_key(&name))).await.map_err(failed)?;
             let Reply::Fields(messages) = messages else { return Err(corrupt(&name)) };
             let queue = queues.by_name.entry(name.clone()).or_default();
+            queue.remembered = true;
             for (sequence, stored) in messages {
                 let sequence: u64 = sequence.parse().map_err(|_| corrupt(&name))?;
                 let message = Message::decode(&stored).ok_or_else(|| corrupt(&name))?;
@@ -194,7 +197,7 @@ impl Inner {
     /// Keeps a message and puts it on its queue.
     async fn put(&self, name: &QueueName, message: Message) -> Result<(), PublishError> {
         let text = name.to_string();
-        let known = {
+        let remembered = {
             let mut queues = self.queues();
             let known = queues.by_name.contains_key(&text);
             if !known && matches!(name, QueueName::Replies(_)) {
@@ -205,9 +208,9 @@ impl Inner {
             if full || queue.ready.len() + queue.unsettled.len() >= LENGTH_MAX {
                 return Err(PublishError::Refused(name.clone()));
             }
-            known
+            queue.remembered
         };
-        if !known {
+        if !remembered {
             self.remember(&text).await.map_err(|_| PublishError::NotConnected)?;
         }
         let sequence = {
@@ -230,7 +233,9 @@ impl Inner {
     /// A queue's name is kept, so that the next process looks for its messages.
     async fn remember(&self, name: &str) -> Result<(), StoreError> {
         let fields = vec![(name.to_owned(), Bytes::new())];
-        ask(&*self.store, Op::FieldsSet { key: names_key(), fields }).await.map(drop)
+        ask(&*self.store, Op::FieldsSet { key: names_key(), fields }).await?;
+        self.queues().by_name.entry(name.to_owned()).or_default().remembered = true;
+        Ok(())
     }
 
     async fn forget(&self, name: &str, sequence: u64) -> Result<(), StoreError> {

@@ -1,6 +1,14 @@
 //! What every queue promises, held against each make: the one in the store, and a real RabbitMQ.
 
+#[path = "contract/edges.rs"]
+mod edges;
+#[path = "contract/embedded_reopen.rs"]
+mod embedded_reopen;
+#[path = "contract/foreign.rs"]
+mod foreign;
+
 use bytes::Bytes;
+use edges::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -213,6 +221,17 @@ async fn what_is_rejected_or_expires_goes_to_the_dead_letters(place: Place) {
     assert_eq!((died.queue, died.reason), (place.jobs.to_string(), DeadReason::Rejected));
     letter.ack().await.unwrap();
     nothing_comes(&mut consumer).await;
+
+    // What waits behind one that is worked on expires; the one that is worked on doesn't.
+    place.publish("held").await;
+    let held = next(&mut consumer).await;
+    let behind = Outgoing { expires_in: Some(Duration::from_millis(50)), ..message(&place.jobs, "behind") };
+    place.queue.publish(behind).await.unwrap();
+    let letter = next(&mut dead).await;
+    assert_eq!((id(&letter), letter.died.clone().map(|died| died.reason)), ("behind", Some(DeadReason::Expired)));
+    letter.ack().await.unwrap();
+    held.ack().await.unwrap();
+    nothing_comes(&mut dead).await;
 }
 
 async fn only_messages_that_reach_no_queue_are_unroutable(place: Place) {
@@ -280,6 +299,11 @@ contract!(
     only_messages_that_reach_no_queue_are_unroutable,
     a_message_over_the_limit_is_refused,
     a_closed_queue_is_not_ready,
+    every_unroutable_message_is_known_however_many_are_confirmed_together,
+    each_of_many_messages_goes_to_one_of_several_consumers,
+    messages_may_be_empty_and_say_anything_in_their_headers,
+    an_expiry_of_years_is_none_for_now,
+    a_requeued_message_keeps_what_it_is,
 );
 
 #[tokio::test(flavor = "multi_thread")]

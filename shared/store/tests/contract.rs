@@ -1,6 +1,12 @@
 //! What every store promises, held against each make: the embedded file, and a real Redis.
 
+#[path = "contract/edges.rs"]
+mod edges;
+#[path = "contract/embedded_file.rs"]
+mod embedded_file;
+
 use bytes::Bytes;
+use edges::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -346,6 +352,17 @@ contract!(
     of_many_that_race_one_wins,
     a_key_of_another_kind_is_an_error_and_changes_nothing,
     keys_of_two_tags_are_refused,
+    guards_on_keys_of_another_kind_are_errors_that_name_the_key,
+    every_operation_on_a_key_of_another_kind_is_an_error_that_names_it,
+    a_transaction_sees_what_it_did_before,
+    sums_are_exact_to_the_last_digit,
+    a_sum_that_is_none_changes_nothing,
+    every_kind_expires_and_writing_into_it_does_not_prevent_that,
+    an_expiry_beyond_all_clocks_is_one_far_away,
+    no_fields_make_no_hash,
+    ranges_end_where_their_set_ends,
+    names_sort_by_their_bytes_whatever_the_script,
+    all_that_wait_on_a_stream_are_woken_whichever_list_grew_it,
 );
 
 #[tokio::test]
@@ -389,12 +406,13 @@ struct OwnRedis {
 }
 
 impl OwnRedis {
-    fn start() -> Self {
+    fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = std::process::Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string(), "--dir"])
             .arg(folder.path())
+            .args(more)
             .stdout(std::process::Stdio::null())
             .spawn()
             .expect("redis-server is there: run tests/run");
@@ -416,11 +434,14 @@ impl Drop for OwnRedis {
 
 #[tokio::test]
 async fn redis_connections_and_scripts_may_be_lost() {
-    let own = OwnRedis::start();
+    let own = OwnRedis::start(&[]);
     let store = Arc::new(RedisStore::connect(redis_config(own.url.clone())).await.unwrap());
     let place = Place { store, tag: "lost".into(), _folder: None };
     let key = place.key("k");
     place.one(set(&key, "1")).await;
+    // Leaves a connection that waiting reads use.
+    place.one(Op::Append { key: place.key("stream"), value: "x".into(), keep: 9 }).await;
+    place.store.tail(&place.key("stream"), &Position::START, 9, Duration::from_secs(1)).await.unwrap();
     let mut admin = ::redis::Client::open(own.url.as_str()).unwrap().get_multiplexed_async_connection().await.unwrap();
     ::redis::cmd("SCRIPT").arg("FLUSH").query_async::<()>(&mut admin).await.unwrap();
     assert_eq!(place.one(Op::Get(key.clone())).await, value("1"));
@@ -434,6 +455,8 @@ async fn redis_connections_and_scripts_may_be_lost() {
         .await
         .unwrap();
     let end = std::time::Instant::now() + Duration::from_secs(20);
+    let tail = place.store.tail(&place.key("stream"), &Position::START, 9, Duration::from_secs(1)).await;
+    assert_eq!(tail.expect("a read may be repeated, and so is not lost").len(), 1);
     loop {
         match place.store.transact(Transaction { then: vec![Op::Get(key.clone())], ..Transaction::default() }).await {
             Ok(done) => {
@@ -445,4 +468,27 @@ async fn redis_connections_and_scripts_may_be_lost() {
         }
         assert!(std::time::Instant::now() < end, "the store comes back");
     }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_without_it() {
+    let own = OwnRedis::start(&["--requirepass", "right-horse"]);
+    let at = own.url.strip_prefix("redis://").unwrap();
+    for user in ["", ":hunter2@", "somebody:hunter2@"] {
+        let error = RedisStore::connect(redis_config(format!("redis://{user}{at}"))).await.err().expect("it is wrong");
+        let told = format!("{error} {error:?}");
+        assert!(matches!(error, StoreError::Unreachable { .. }) && told.contains("password"), "{user}: {told}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    let right = RedisStore::connect(redis_config(format!("redis://:right-horse@{at}"))).await.unwrap();
+    right.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_redis_is_not_taken_for_a_wrong_key() {
+    let own = OwnRedis::start(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    let store = RedisStore::connect(redis_config(own.url.clone())).await.unwrap();
+    let then = vec![set(&Key::new("full", "k"), "1")];
+    let done = store.transact(Transaction { then, ..Transaction::default() }).await;
+    assert!(matches!(done, Err(StoreError::Unreachable { .. })), "{done:?}");
 }

@@ -1,6 +1,7 @@
 //! Consuming: one supervised subscription for each consumer, all on one connection.
 
 use super::connection::{Backoff, Connector, RECONNECT_WITHIN};
+use super::publish::NONCE;
 use super::topology::{self, DeclareError};
 use crate::{Consumer, DeadReason, Delivery, Died, QueueError, SettleError, Settler};
 use async_trait::async_trait;
@@ -11,9 +12,14 @@ use lapin::{Channel, Connection};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolfleet_protocol::QueueName;
+
+/// How often an idle subscription is looked after. A broker may delete a queue without telling its consumers, who
+/// would wait for ever; so long they do.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// All subscriptions, and the connection that they share.
 pub struct Subscriptions {
@@ -139,8 +145,11 @@ impl Subscription {
         self.live.store(true, Ordering::Relaxed);
         backoff.reset();
         // The settler keeps both open for as long as a delivery of theirs waits to be settled.
-        let settler: Arc<dyn Settler> = Arc::new(ChannelSettler { channel: channel.clone(), _connection: connection });
+        let settler: Arc<dyn Settler> =
+            Arc::new(ChannelSettler { channel: channel.clone(), _connection: Arc::clone(&connection) });
         let mut ending = false;
+        let mut looks = tokio::time::interval_at(tokio::time::Instant::now() + LOOK_EVERY, LOOK_EVERY);
+        let (mut idle, mut passed_over) = (true, false);
         loop {
             let delivery = tokio::select! {
                 delivery = consumer.next() => delivery,
@@ -152,10 +161,25 @@ impl Subscription {
                     }
                     continue;
                 }
+                _ = looks.tick(), if !ending => {
+                    // Each delivery in hand holds the settler too.
+                    if std::mem::replace(&mut idle, true) && Arc::strong_count(&settler) == 1 {
+                        let depth = topology::depth(&connection, &self.from).await.map_err(unreachable)?;
+                        // Messages lie there, and one that could take them all gets none: twice, to be sure.
+                        let passed_before = std::mem::replace(&mut passed_over, depth.ready > 0);
+                        if depth.consumers == 0 || (passed_over && passed_before) {
+                            // It may be gone already.
+                            let _ = channel.close(200, "the subscription is lost".into()).await;
+                            return Ok(());
+                        }
+                    }
+                    continue;
+                }
                 () = self.closing.cancelled() => return Ok(()),
             };
             match delivery {
                 Some(Ok(delivery)) => {
+                    (idle, passed_over) = (false, false);
                     let delivery = convert(&self.from, delivery, &settler);
                     // Never full: its bound is the prefetch. Closed: the delivery is dropped, and so given back.
                     let _ = self.sender.send(delivery).await;
@@ -170,7 +194,8 @@ impl Subscription {
 fn convert(from: &QueueName, delivery: lapin::message::Delivery, settler: &Arc<dyn Settler>) -> Delivery {
     let mut headers = BTreeMap::new();
     if let Some(table) = delivery.properties.headers() {
-        for (name, value) in table.inner() {
+        // The nonce is the publisher's own, and nothing to its reader.
+        for (name, value) in table.inner().iter().filter(|(name, _)| name.as_str() != NONCE) {
             let text = match value {
                 AMQPValue::LongString(text) => text.to_string(),
                 AMQPValue::ShortString(text) => text.to_string(),

@@ -1,14 +1,15 @@
 //! Publishing: confirmed by the broker, and known to have reached a queue.
 //!
 //! An unroutable message is returned and still confirmed. The client hands a return to whichever confirm it resolves
-//! next, which need not be that message's. So one task per connection sees all confirms in the order in which they
-//! are resolved, knows each return by its message id, and answers the publishers.
+//! next, which need not be that message's; where the broker confirms several at once, in no order. So one task per
+//! connection collects the returns, knows each by its message's nonce, and answers a publisher only once the return
+//! of its message, if there is one, must have been seen.
 
 use super::connection::{Backoff, Connector, RECONNECT_WITHIN};
 use super::topology::{self, DeclareError};
 use crate::{Outgoing, PublishError};
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
@@ -22,6 +23,8 @@ use toolfleet_protocol::{MAX_MESSAGE_BYTES, QueueName};
 /// Messages under way to the broker; more publishers wait in their turn.
 const IN_FLIGHT_MAX: usize = 4096;
 const PERSISTENT: u8 = 2;
+/// Some 49 days. The broker takes no longer expiry: it closes the channel, with all that is under way on it.
+const EXPIRY_MAX_MS: u128 = u32::MAX as u128;
 /// How often a connection that tells nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -132,7 +135,7 @@ impl Link {
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         let (confirms, waiting) = mpsc::channel(IN_FLIGHT_MAX);
         // Ends with the link, whose sender it reads from.
-        tokio::spawn(answer_confirms(waiting));
+        tokio::spawn(answer_confirms(waiting, channel.clone()));
         Ok(Self { connection, channel, confirms: Mutex::new(confirms), declared: Mutex::default() })
     }
 
@@ -168,7 +171,8 @@ impl Link {
             .with_message_id(message.message_id.as_str().into())
             .with_headers(headers);
         if let Some(expiry) = message.expires_in {
-            properties = properties.with_expiration(expiry.as_millis().to_string().into());
+            let expiry_ms = expiry.as_millis().min(EXPIRY_MAX_MS);
+            properties = properties.with_expiration(expiry_ms.to_string().into());
         }
         let options = BasicPublishOptions { mandatory: true, immediate: false };
         let key = message.to.to_string().into();
@@ -181,39 +185,79 @@ impl Link {
 }
 
 /// Tells returned messages apart, also those of one id that is published twice.
-const NONCE: &str = "x-toolfleet-nonce";
+pub const NONCE: &str = "x-toolfleet-nonce";
 
-async fn answer_confirms(mut waiting: mpsc::Receiver<Waiting>) {
+/// A message whose confirm is there.
+struct Confirmed {
+    nonce: String,
+    answer: oneshot::Sender<Answer>,
+    confirmation: lapin::Result<Confirmation>,
+}
+
+async fn answer_confirms(mut waiting: mpsc::Receiver<Waiting>, channel: Channel) {
     let mut confirms = FuturesUnordered::new();
-    // Returns that came with another message's confirm. Each is taken by its own, which follows.
+    // Returns that came with another message's confirm. Each is taken by its own.
     let mut returned: HashSet<String> = HashSet::new();
     let mut open = true;
     while open || !confirms.is_empty() {
-        tokio::select! {
+        let first = tokio::select! {
             biased;
-            next = waiting.recv(), if open => match next {
-                Some(Waiting { nonce, confirm, answer }) => {
-                    confirms.push(async move { (nonce, answer, confirm.await) });
+            next = waiting.recv(), if open => {
+                match next {
+                    Some(Waiting { nonce, confirm, answer }) => confirms.push(async move {
+                        let confirmation = confirm.await;
+                        Confirmed { nonce, answer, confirmation }
+                    }),
+                    None => open = false,
                 }
-                None => open = false,
+                continue;
             },
-            Some((nonce, answer, confirmed)) = confirms.next(), if !confirms.is_empty() => {
-                let told = match confirmed {
-                    Ok(Confirmation::Ack(back)) => {
-                        if let Some(other) = back.as_ref().and_then(|message| nonce_of(&message.delivery.properties)) {
-                            returned.insert(other);
-                        }
-                        if returned.remove(&nonce) { Answer::Unroutable } else { Answer::Accepted }
-                    }
-                    Ok(Confirmation::Nack(_)) => Answer::Refused,
-                    // The connection broke: nobody knows. Dropping the sender says so.
-                    Ok(Confirmation::NotRequested) | Err(_) => continue,
-                };
-                // The publisher may have stopped waiting.
-                let _ = answer.send(told);
+            Some(first) = confirms.next(), if !confirms.is_empty() => first,
+        };
+        let mut undecided = vec![first];
+        note_returns(&undecided, &mut returned);
+        while !undecided.is_empty() {
+            wait_for_hand_out(&channel);
+            let mut later = Vec::new();
+            while let Some(Some(next)) = confirms.next().now_or_never() {
+                later.push(next);
             }
+            note_returns(&later, &mut returned);
+            for confirmed in undecided {
+                decide(confirmed, &mut returned);
+            }
+            // What was handed out since then may have its return still to come.
+            undecided = later;
         }
     }
+}
+
+/// Returns once the client has handed out everything of the broker's ack that it is working on.
+///
+/// The client holds a lock while it resolves the confirms that one ack covers, and looking for the last of those that
+/// are pending takes that lock too. Nothing is waited for beyond it.
+fn wait_for_hand_out(channel: &Channel) {
+    let _ = channel.wait_for_confirms().now_or_never();
+}
+
+fn note_returns(confirmed: &[Confirmed], returned: &mut HashSet<String>) {
+    for one in confirmed {
+        if let Ok(Confirmation::Ack(Some(back)) | Confirmation::Nack(Some(back))) = &one.confirmation {
+            returned.extend(nonce_of(&back.delivery.properties));
+        }
+    }
+}
+
+/// Answers the publisher, who may have stopped waiting.
+fn decide(confirmed: Confirmed, returned: &mut HashSet<String>) {
+    let told = match confirmed.confirmation {
+        Ok(Confirmation::Ack(_)) if returned.remove(&confirmed.nonce) => Answer::Unroutable,
+        Ok(Confirmation::Ack(_)) => Answer::Accepted,
+        Ok(Confirmation::Nack(_)) => Answer::Refused,
+        // The connection broke: nobody knows. Dropping the sender says so.
+        Ok(Confirmation::NotRequested) | Err(_) => return,
+    };
+    let _ = confirmed.answer.send(told);
 }
 
 fn nonce_of(properties: &BasicProperties) -> Option<String> {

@@ -226,6 +226,8 @@ fn write(tables: &mut WriteTables<'_>, op: &Op, now_ms: u64) -> Result<Reply, Ap
             tables.values.insert(name, after.to_string().as_bytes())?;
             return Ok(Reply::Integer(after));
         }
+        // As in Redis, no fields make no hash.
+        Op::FieldsSet { fields, .. } if fields.is_empty() => drop(of_kind(tables, key, Kind::Hash, now_ms)?),
         Op::FieldsSet { fields, .. } => {
             ready(tables, key, Kind::Hash, now_ms)?;
             for (field, value) in fields {

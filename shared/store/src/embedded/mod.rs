@@ -151,7 +151,8 @@ impl Writer {
                 .map(|one| self.write_together(std::slice::from_ref(one)).map(|mut answers| answers.remove(0)))
                 .collect::<Vec<_>>(),
         };
-        let appended = transactions.iter().any(|one| one.then.iter().any(|op| matches!(op, Op::Append { .. })));
+        let appends = |op: &Op| matches!(op, Op::Append { .. });
+        let appended = transactions.iter().any(|one| one.then.iter().chain(&one.otherwise).any(appends));
         if appended {
             self.growing.send_modify(|count| *count += 1);
         }

@@ -171,11 +171,14 @@ macro_rules! read_tables {
                 down: bool,
             ) -> Result<Vec<(String, u64)>, StorageError> {
                 let mut all = Vec::new();
-                // The members of the highest score have no last name to end a range with; the next score has a first.
-                let rows = match max.checked_add(1) {
-                    Some(end) => self.ranks.range((key, min, "")..(key, end, ""))?,
-                    None => self.ranks.range((key, min, "")..)?,
-                };
+                if min > max {
+                    return Ok(all);
+                }
+                // The members of the highest score have no last name to end a range with; the next score has a first,
+                // and so has the next key that may be.
+                let next_key = format!("{key}\0");
+                let end = max.checked_add(1).map_or((next_key.as_str(), 0, ""), |next| (key, next, ""));
+                let rows = self.ranks.range((key, min, "")..end)?;
                 let mut take = |row: (redb::AccessGuard<'_, (&'static str, u64, &'static str)>, _)| {
                     let (owner, score, member) = row.0.value();
                     if owner == key {

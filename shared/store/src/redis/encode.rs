@@ -5,8 +5,8 @@ use bytes::Bytes;
 use redis::{ScriptInvocation, Value};
 use std::time::Duration;
 
-/// Writes the transaction into an invocation.
-pub fn transaction(transaction: &Transaction, to: &mut ScriptInvocation<'_>) {
+/// Writes the transaction into an invocation. Returns its keys; the script's errors name one by its number, from 1.
+pub fn transaction(transaction: &Transaction, to: &mut ScriptInvocation<'_>) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     let mut number = |key: &Key| {
         let found = keys.iter().position(|known| known == key.as_str());
@@ -34,9 +34,10 @@ pub fn transaction(transaction: &Transaction, to: &mut ScriptInvocation<'_>) {
             op(one, key, to);
         }
     }
-    for key in keys {
+    for key in &keys {
         to.key(key);
     }
+    keys
 }
 
 fn op(op: &Op, key: usize, to: &mut ScriptInvocation<'_>) {
@@ -87,9 +88,12 @@ fn op(op: &Op, key: usize, to: &mut ScriptInvocation<'_>) {
     };
 }
 
+/// A thousand years. Redis refuses an expiry that its clock can't hold.
+const EXPIRY_MAX_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
+
 /// An expiry of less than a millisecond is one of a millisecond; 0 would mean none.
 fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, EXPIRY_MAX_MS)
 }
 
 /// Reads the script's answer.
@@ -122,7 +126,7 @@ fn reply(op: &Op, value: Value) -> Option<Reply> {
         Op::FieldsGet(_) => Reply::Fields(pairs(value, Some)?),
         Op::Add { .. } | Op::FieldAdd { .. } | Op::RankCount(_) => match value {
             Value::Int(number) => Reply::Integer(number),
-            _ => return None,
+            other => Reply::Integer(text(bytes(other)?)?.parse().ok()?),
         },
         Op::Ranked { .. } => {
             // Scores come as the shortest text of a double, which for large ones has an exponent.
