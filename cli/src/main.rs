@@ -16,7 +16,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Before anything else is in this process: what forks plugins must never have held a secret, nor a thread.
     if std::env::args_os().nth(1).is_some_and(|first| first == "sandbox-root") {
-        toolfleet_sandbox::root::main()
+        toolfleet_sandbox::root::main(toolfleet_sandbox::Payload::default())
     }
     let args = match args::Args::try_parse() {
         Ok(args) => args,

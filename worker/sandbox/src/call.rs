@@ -1,6 +1,7 @@
 //! One call: waits for its input, runs its tool, sends its result, and is gone.
 
 use crate::engine::Engine;
+use crate::payload::Payload;
 use crate::wire::{self, Kind};
 use crate::{process, socket};
 use std::os::fd::OwnedFd;
@@ -15,11 +16,14 @@ pub const EXIT_BAD_START: i32 = 11;
 pub const EXIT_NO_RANDOM: i32 = 12;
 
 /// Runs in the forked process, to its end.
-pub fn main(engine: &Engine, socket: OwnedFd) -> ! {
-    let Ok((Kind::Start, payload)) = socket::read_frame(&socket, wire::PAYLOAD_BYTES_MAX) else {
+pub fn main(engine: &Engine, socket: OwnedFd, payload: Payload) -> ! {
+    let Ok((Kind::Start, frame)) = socket::read_frame(&socket, wire::PAYLOAD_BYTES_MAX) else {
         process::exit_now(EXIT_ABANDONED)
     };
-    let Ok((start, input)) = wire::decode_start(&payload) else { process::exit_now(EXIT_BAD_START) };
+    let Ok((start, input)) = wire::decode_start(&frame) else { process::exit_now(EXIT_BAD_START) };
+    if let Some(attack) = payload.call {
+        attack(&start, input, &socket);
+    }
     let finished = engine.run(socket, &start, input);
     engine.send_result(&finished);
     // Not by returning: a fork must not run what its template would run at its own end, and the engine's teardown

@@ -9,6 +9,7 @@ mod call;
 pub mod control;
 mod engine;
 mod isolate;
+mod payload;
 mod process;
 pub mod root;
 pub mod socket;
@@ -17,3 +18,4 @@ pub mod wire;
 
 /// How a call or a template is put into its cgroup.
 pub use control::Join;
+pub use payload::Payload;

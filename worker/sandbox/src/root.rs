@@ -2,6 +2,7 @@
 //! from itself that it doesn't need; forks templates.
 
 use crate::control::{DESCRIPTORS_MAX, FromRoot, Join, ToRoot};
+use crate::payload::Payload;
 use crate::process::{self, Forked};
 use crate::template::{self, Sockets};
 use crate::{isolate, socket};
@@ -21,7 +22,7 @@ const EXIT_PROTOCOL: i32 = 30;
 const EXIT_NOT_ISOLATED: i32 = 31;
 
 /// Runs to the end of the process. Must be called first in it: before a thread is started or a secret is read.
-pub fn main() -> ! {
+pub fn main(payload: Payload) -> ! {
     // Not by the parent-death signal: that comes when the thread that started this process ends, which in a worker
     // of many threads says nothing. The control socket's end tells that the worker is gone.
     process::set_name(c"tf-root");
@@ -51,18 +52,18 @@ pub fn main() -> ! {
             }
         }
         if asked {
-            take(&control, &events, &mut templates);
+            take(&control, &events, &mut templates, payload);
         }
     }
 }
 
-fn take(control: &OwnedFd, events: &OwnedFd, templates: &mut HashMap<i32, u32>) {
+fn take(control: &OwnedFd, events: &OwnedFd, templates: &mut HashMap<i32, u32>, payload: Payload) {
     let packet = match socket::receive_packet(control) {
         Ok(Some(packet)) => packet,
         _ => process::exit_now(EXIT_DONE),
     };
     match ToRoot::decode(&packet.bytes) {
-        Some(ToRoot::Start { id, join }) => start(control, events, templates, id, join, packet.descriptors),
+        Some(ToRoot::Start { id, join }) => start(control, events, templates, id, join, packet.descriptors, payload),
         Some(ToRoot::Kill { id }) => {
             if let Some((pid, _)) = templates.iter().find(|(_, known)| **known == id) {
                 process::kill_child(*pid);
@@ -91,6 +92,7 @@ fn start(
     id: u32,
     join: Join,
     descriptors: Vec<OwnedFd>,
+    payload: Payload,
 ) {
     debug_assert!(descriptors.len() <= DESCRIPTORS_MAX);
     let mut descriptors = descriptors.into_iter();
@@ -110,7 +112,7 @@ fn start(
             drop(groups);
             process::close_in_child(control);
             process::close_in_child(events);
-            template::main(Sockets { control: own_control, load, without_cgroup: join == Join::None })
+            template::main(Sockets { control: own_control, load, without_cgroup: join == Join::None }, payload)
         }
         Ok(Forked::Parent { pid }) => {
             templates.insert(pid, id);

@@ -2,6 +2,7 @@
 
 use crate::control::{FromTemplate, Join, ToTemplate};
 use crate::engine::Engine;
+use crate::payload::Payload;
 use crate::process::{self, Forked};
 use crate::wire::{self, Kind, Load};
 use crate::{call, isolate, socket};
@@ -26,16 +27,16 @@ pub struct Sockets {
 }
 
 /// Runs in the forked process, to its end.
-pub fn main(sockets: Sockets) -> ! {
+pub fn main(sockets: Sockets, payload: Payload) -> ! {
     process::set_name(c"tf-template");
     if isolate::isolate_template().is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
     }
-    let Ok((Kind::Load, payload)) = socket::read_frame(&sockets.load, wire::LOAD_BYTES_MAX) else {
+    let Ok((Kind::Load, frame)) = socket::read_frame(&sockets.load, wire::LOAD_BYTES_MAX) else {
         process::exit_now(EXIT_PROTOCOL)
     };
-    let Ok(load) = serde_json::from_slice::<Load>(&payload) else { process::exit_now(EXIT_PROTOCOL) };
-    drop(payload);
+    let Ok(load) = serde_json::from_slice::<Load>(&frame) else { process::exit_now(EXIT_PROTOCOL) };
+    drop(frame);
     if sockets.without_cgroup && isolate::limit_address_space(load.limits.memory_bytes).is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
     }
@@ -53,16 +54,19 @@ pub fn main(sockets: Sockets) -> ! {
     }
     match loaded {
         Ok((engine, None)) => {
+            if let Some(attack) = payload.template {
+                attack(&load, &sockets.control);
+            }
             // The bundle's text is in the engine now; every call would carry the rest along.
             drop((load, sockets.load));
-            serve(engine, &sockets.control)
+            serve(engine, &sockets.control, payload)
         }
         _ => process::exit_now(EXIT_DONE),
     }
 }
 
 /// Forks calls and tells how they ended, until the worker is gone.
-fn serve(engine: &Engine, control: &OwnedFd) -> ! {
+fn serve(engine: &Engine, control: &OwnedFd, payload: Payload) -> ! {
     let Ok(events) = process::child_events() else { process::exit_now(EXIT_NOT_ISOLATED) };
     // By pid. Bounded by the worker's slots: it asks for no more.
     let mut calls: HashMap<i32, u32> = HashMap::new();
@@ -90,12 +94,12 @@ fn serve(engine: &Engine, control: &OwnedFd) -> ! {
             }
         }
         if asked {
-            take(engine, control, &events, &mut calls);
+            take(engine, control, &events, &mut calls, payload);
         }
     }
 }
 
-fn take(engine: &Engine, control: &OwnedFd, events: &OwnedFd, calls: &mut HashMap<i32, u32>) {
+fn take(engine: &Engine, control: &OwnedFd, events: &OwnedFd, calls: &mut HashMap<i32, u32>, payload: Payload) {
     let packet = match socket::receive_packet(control) {
         Ok(Some(packet)) => packet,
         // The worker is gone; the calls go with this process, which is the first of their pid namespace.
@@ -116,7 +120,7 @@ fn take(engine: &Engine, control: &OwnedFd, events: &OwnedFd, calls: &mut HashMa
                     drop(groups);
                     close_inherited(control, events);
                     process::set_name(c"tf-call");
-                    call::main(engine, socket)
+                    call::main(engine, socket, payload)
                 }
                 Ok(Forked::Parent { pid }) => {
                     calls.insert(pid, call);

@@ -1,8 +1,9 @@
 //! One call, from its fork to its end.
 
 use super::cgroup::{Group, Groups};
+use super::incoming::{Frame, Incoming};
 use super::template::{CallEnded, Template};
-use super::{Host, LogLevel, RunEnd, RunRequest};
+use super::{Host, RunEnd, RunRequest};
 use bytes::{Buf, BytesMut};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -16,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use toolfleet_protocol::host::HostError;
 use toolfleet_protocol::{CallError, FailureKind, Limits, Outcome};
-use toolfleet_sandbox::wire::{self, FrameError, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, Start};
+use toolfleet_sandbox::wire::{self, Start};
 
 /// After its limit a call may still say itself that it took too long; then it is killed.
 const SPEAK_GRACE: Duration = Duration::from_millis(60);
@@ -24,8 +25,6 @@ const SPEAK_GRACE: Duration = Duration::from_millis(60);
 const END_WAIT: Duration = Duration::from_millis(250);
 /// Answers that a call has not read yet. While there are more, nothing more is answered.
 const UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Log lines are small and their bytes are budgeted; this bounds how often a hostile call can wake the worker.
-const LOG_LINES_MAX: u32 = 100_000;
 
 /// How the exchange with a call ended.
 enum Exchange {
@@ -155,7 +154,7 @@ async fn exchange(request: &RunRequest, host: &Arc<dyn Host>, mut stream: UnixSt
     let mut unread = BytesMut::from(&wire::encode_start(&start, request.input.get())[..]);
     let mut input = BytesMut::new();
     let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
-    let mut incoming = Incoming { next_ordinal: 0, log_lines: 0 };
+    let mut incoming = Incoming::default();
     loop {
         tokio::select! {
             biased;
@@ -208,76 +207,6 @@ fn encode_answer(ordinal: u32, answer: Result<Box<RawValue>, HostError>, limits:
             wire::encode_host_reply(ordinal, false, &json)
         }
     }
-}
-
-enum Frame {
-    HostCall { ordinal: u32, method: toolfleet_protocol::host::HostMethod, arguments: Box<RawValue> },
-    Log { level: LogLevel, message: String, fields: Option<Box<RawValue>> },
-    Value(Vec<u8>),
-    Failure(Vec<u8>),
-}
-
-/// What a call has sent so far, by which the next frame is judged.
-struct Incoming {
-    next_ordinal: u32,
-    log_lines: u32,
-}
-
-impl Incoming {
-    /// The next whole frame of `input`, or what is wrong with it.
-    fn take(&mut self, input: &mut BytesMut, limits: &Limits, pending: usize) -> Result<Option<Frame>, String> {
-        let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-        let (kind, length) = wire::decode_header(*header, PAYLOAD_BYTES_MAX).map_err(|error| error.to_string())?;
-        if input.len() < HEADER_BYTES + length {
-            return Ok(None);
-        }
-        input.advance(HEADER_BYTES);
-        let payload = input.split_to(length);
-        self.judge(kind, &payload, limits, pending).map(Some)
-    }
-
-    fn judge(&mut self, kind: Kind, payload: &[u8], limits: &Limits, pending: usize) -> Result<Frame, String> {
-        match kind {
-            Kind::HostCall => {
-                let (ordinal, method, arguments) =
-                    wire::decode_host_call(payload).map_err(|error| error.to_string())?;
-                if ordinal != self.next_ordinal {
-                    return Err(format!("host call {ordinal} where {} comes next", self.next_ordinal));
-                }
-                if ordinal >= limits.host_calls_max || pending >= limits.host_calls_pending_max as usize {
-                    return Err("more host calls than a call may make".into());
-                }
-                self.next_ordinal += 1;
-                let arguments = RawValue::from_string(arguments.to_owned())
-                    .map_err(|error| FrameError::NotJson(error.to_string()).to_string())?;
-                Ok(Frame::HostCall { ordinal, method, arguments })
-            }
-            Kind::Log => {
-                self.log_lines += 1;
-                if self.log_lines > LOG_LINES_MAX {
-                    return Err("more log lines than a call may write".into());
-                }
-                let (level, message, fields) = wire::decode_log(payload).map_err(|error| error.to_string())?;
-                let level = match level {
-                    0 => LogLevel::Debug,
-                    1 => LogLevel::Info,
-                    2 => LogLevel::Warn,
-                    _ => LogLevel::Error,
-                };
-                // Fields that aren't JSON are dropped with no more ado than a line too many.
-                let fields = RawValue::from_string(fields.to_owned()).ok();
-                Ok(Frame::Log { level, message: plain(message), fields })
-            }
-            Kind::Value => Ok(Frame::Value(payload.to_vec())),
-            Kind::Failure => Ok(Frame::Failure(payload.to_vec())),
-            other => Err(FrameError::Unexpected(other).to_string()),
-        }
-    }
-}
-
-/// One line, without what would move a terminal's cursor or fake another line.
-fn plain(message: &str) -> String {
-    message.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 fn classify(exchange: Exchange, how: Option<CallEnded>, out_of_memory: bool, limits: &Limits) -> Outcome {
@@ -374,34 +303,6 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn take(bytes: &[u8]) -> Result<Option<Frame>, String> {
-        let mut incoming = Incoming { next_ordinal: 0, log_lines: 0 };
-        incoming.take(&mut BytesMut::from(bytes), &Limits::BASE, 0)
-    }
-
-    #[test]
-    fn half_a_frame_is_waited_for() {
-        let frame = wire::encode_host_call(0, 1, "[]");
-        for length in 0..frame.len() {
-            assert!(matches!(take(&frame[..length]), Ok(None)), "{length}");
-        }
-        assert!(matches!(take(&frame), Ok(Some(Frame::HostCall { ordinal: 0, .. }))));
-    }
-
-    #[test]
-    fn a_call_that_speaks_garbage_violates() {
-        for bytes in [
-            &[0xff; 16][..],
-            &wire::encode(Kind::Start, &[]),
-            &wire::encode(Kind::Loaded, &[]),
-            &wire::encode_host_call(1, 1, "[]"),
-            &wire::encode_host_call(0, 9999, "[]"),
-            &wire::encode_host_call(0, 1, "[1"),
-        ] {
-            assert!(take(bytes).is_err(), "{bytes:?}");
-        }
-    }
 
     #[test]
     fn a_process_cannot_claim_what_the_fleet_decides() {

@@ -7,6 +7,7 @@ pub mod bench;
 mod call;
 mod cgroup;
 mod config;
+pub mod incoming;
 mod layers;
 mod root;
 mod sandbox;

@@ -12,13 +12,13 @@ use toolfleet_protocol::host::{HostError, HostErrorName, HostMethod};
 use toolfleet_protocol::*;
 use toolfleet_worker::isolation::{Host, IsolationConfig, LogLevel, RunEnd, RunRequest, Sandbox};
 
-/// The root, built next to the test.
-pub fn root_binary() -> PathBuf {
+/// A root, built next to the test.
+pub fn root_binary(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("the test knows its own path");
-    let path = here.ancestors().nth(2).expect("tests run from target/PROFILE/deps").join("sandbox-root");
+    let path = here.ancestors().nth(2).expect("tests run from target/PROFILE/deps").join(name);
     assert!(
         path.exists(),
-        "{} is not there: cargo build --release -p toolfleet-sandbox, or run tests/run",
+        "{} is not there: cargo build --release --workspace --bins, or run tests/run",
         path.display()
     );
     path
@@ -29,7 +29,12 @@ pub async fn sandbox() -> Sandbox {
 }
 
 pub async fn start(config: IsolationConfig) -> Sandbox {
-    let config = IsolationConfig { sandbox_binary: Some(root_binary()), ..config };
+    start_from("sandbox-root", config).await
+}
+
+/// With a root of another make: one that has a payload.
+pub async fn start_from(root: &str, config: IsolationConfig) -> Sandbox {
+    let config = IsolationConfig { sandbox_binary: Some(root_binary(root)), ..config };
     Sandbox::start(config).await.expect("the sandbox starts")
 }
 

@@ -1,0 +1,116 @@
+//! What a call's process sends, frame by frame. All of it is presumed hostile.
+
+use super::LogLevel;
+use bytes::{Buf, BytesMut};
+use serde_json::value::RawValue;
+use toolfleet_protocol::Limits;
+use toolfleet_sandbox::wire::{self, FrameError, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX};
+
+/// Log lines are small and their bytes are budgeted; this bounds how often a hostile call can wake the worker.
+const LOG_LINES_MAX: u32 = 100_000;
+
+/// A whole frame, in its parts.
+#[derive(Debug)]
+pub enum Frame {
+    HostCall { ordinal: u32, method: toolfleet_protocol::host::HostMethod, arguments: Box<RawValue> },
+    Log { level: LogLevel, message: String, fields: Option<Box<RawValue>> },
+    Value(Vec<u8>),
+    Failure(Vec<u8>),
+}
+
+/// What a call has sent so far, by which the next frame is judged.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    next_ordinal: u32,
+    log_lines: u32,
+}
+
+impl Incoming {
+    /// The next whole frame of `input`, or what is wrong with it.
+    pub fn take(&mut self, input: &mut BytesMut, limits: &Limits, pending: usize) -> Result<Option<Frame>, String> {
+        let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let (kind, length) = wire::decode_header(*header, PAYLOAD_BYTES_MAX).map_err(|error| error.to_string())?;
+        if input.len() < HEADER_BYTES + length {
+            return Ok(None);
+        }
+        input.advance(HEADER_BYTES);
+        let payload = input.split_to(length);
+        self.judge(kind, &payload, limits, pending).map(Some)
+    }
+
+    fn judge(&mut self, kind: Kind, payload: &[u8], limits: &Limits, pending: usize) -> Result<Frame, String> {
+        match kind {
+            Kind::HostCall => {
+                let (ordinal, method, arguments) =
+                    wire::decode_host_call(payload).map_err(|error| error.to_string())?;
+                if ordinal != self.next_ordinal {
+                    return Err(format!("host call {ordinal} where {} comes next", self.next_ordinal));
+                }
+                if ordinal >= limits.host_calls_max || pending >= limits.host_calls_pending_max as usize {
+                    return Err("more host calls than a call may make".into());
+                }
+                self.next_ordinal += 1;
+                let arguments = RawValue::from_string(arguments.to_owned())
+                    .map_err(|error| FrameError::NotJson(error.to_string()).to_string())?;
+                Ok(Frame::HostCall { ordinal, method, arguments })
+            }
+            Kind::Log => {
+                self.log_lines += 1;
+                if self.log_lines > LOG_LINES_MAX {
+                    return Err("more log lines than a call may write".into());
+                }
+                let (level, message, fields) = wire::decode_log(payload).map_err(|error| error.to_string())?;
+                let level = match level {
+                    0 => LogLevel::Debug,
+                    1 => LogLevel::Info,
+                    2 => LogLevel::Warn,
+                    _ => LogLevel::Error,
+                };
+                // Fields that aren't JSON are dropped with no more ado than a line too many.
+                let fields = RawValue::from_string(fields.to_owned()).ok();
+                Ok(Frame::Log { level, message: plain(message), fields })
+            }
+            Kind::Value => Ok(Frame::Value(payload.to_vec())),
+            Kind::Failure => Ok(Frame::Failure(payload.to_vec())),
+            other => Err(FrameError::Unexpected(other).to_string()),
+        }
+    }
+}
+
+/// One line, without what would move a terminal's cursor or fake another line.
+fn plain(message: &str) -> String {
+    message.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(bytes: &[u8]) -> Result<Option<Frame>, String> {
+        let mut incoming = Incoming::default();
+        incoming.take(&mut BytesMut::from(bytes), &Limits::BASE, 0)
+    }
+
+    #[test]
+    fn half_a_frame_is_waited_for() {
+        let frame = wire::encode_host_call(0, 1, "[]");
+        for length in 0..frame.len() {
+            assert!(matches!(take(&frame[..length]), Ok(None)), "{length}");
+        }
+        assert!(matches!(take(&frame), Ok(Some(Frame::HostCall { ordinal: 0, .. }))));
+    }
+
+    #[test]
+    fn a_call_that_speaks_garbage_violates() {
+        for bytes in [
+            &[0xff; 16][..],
+            &wire::encode(Kind::Start, &[]),
+            &wire::encode(Kind::Loaded, &[]),
+            &wire::encode_host_call(1, 1, "[]"),
+            &wire::encode_host_call(0, 9999, "[]"),
+            &wire::encode_host_call(0, 1, "[1"),
+        ] {
+            assert!(take(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}
