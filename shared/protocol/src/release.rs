@@ -42,7 +42,7 @@ pub struct Release {
 }
 
 /// A plugin's code as the engine takes it: JavaScript, one entry for each file that the entry reaches.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bundle {
     /// The path of the file that is evaluated first.

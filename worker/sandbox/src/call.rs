@@ -17,14 +17,16 @@ pub const EXIT_NO_RANDOM: i32 = 12;
 
 /// Runs in the forked process, to its end.
 pub fn main(engine: &Engine, socket: OwnedFd, payload: Payload) -> ! {
-    let Ok((Kind::Start, frame)) = socket::read_frame(&socket, wire::PAYLOAD_BYTES_MAX) else {
+    // The process ends with its call, so nothing here is ever given back.
+    let socket: &'static OwnedFd = Box::leak(Box::new(socket));
+    let Ok((Kind::Start, frame)) = socket::read_frame(socket, wire::PAYLOAD_BYTES_MAX) else {
         process::exit_now(EXIT_ABANDONED)
     };
-    let Ok((start, input)) = wire::decode_start(&frame) else { process::exit_now(EXIT_BAD_START) };
+    let Ok(start) = wire::decode_start(&frame) else { process::exit_now(EXIT_BAD_START) };
     if let Some(attack) = payload.call {
-        attack(&start, input, &socket);
+        attack(&start, socket);
     }
-    let finished = engine.run(socket, &start, input);
+    let finished = engine.run(socket, &start);
     engine.send_result(&finished);
     // Not by returning: a fork must not run what its template would run at its own end, and the engine's teardown
     // costs more than the kernel's.

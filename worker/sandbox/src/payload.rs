@@ -9,6 +9,6 @@ use std::os::fd::OwnedFd;
 pub struct Payload {
     /// In a template, once the plugin is loaded: what was loaded, and the control socket.
     pub template: Option<fn(&Load, &OwnedFd)>,
-    /// In a call: its start, its input, and its socket.
-    pub call: Option<fn(&Start, &str, &OwnedFd)>,
+    /// In a call: its start, and its socket.
+    pub call: Option<fn(&Start<'_>, &OwnedFd)>,
 }

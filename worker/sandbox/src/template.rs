@@ -19,7 +19,7 @@ const EXIT_PROTOCOL: i32 = 20;
 const EXIT_NOT_ISOLATED: i32 = 21;
 
 /// What a template is given.
-pub struct Sockets {
+pub struct Given {
     pub control: OwnedFd,
     pub load: OwnedFd,
     /// There is no cgroup, so the address space is limited instead.
@@ -27,42 +27,37 @@ pub struct Sockets {
 }
 
 /// Runs in the forked process, to its end.
-pub fn main(sockets: Sockets, payload: Payload) -> ! {
+pub fn main(engine: &Engine, given: Given, payload: Payload) -> ! {
     process::set_name(c"tf-template");
     if isolate::isolate_template().is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
     }
-    let Ok((Kind::Load, frame)) = socket::read_frame(&sockets.load, wire::LOAD_BYTES_MAX) else {
+    let Ok((Kind::Load, frame)) = socket::read_frame(&given.load, wire::LOAD_BYTES_MAX) else {
         process::exit_now(EXIT_PROTOCOL)
     };
-    let Ok(load) = serde_json::from_slice::<Load>(&frame) else { process::exit_now(EXIT_PROTOCOL) };
+    let Ok(mut load) = serde_json::from_slice::<Load>(&frame) else { process::exit_now(EXIT_PROTOCOL) };
     drop(frame);
-    if sockets.without_cgroup && isolate::limit_address_space(load.limits.memory_bytes).is_err() {
+    if given.without_cgroup && isolate::limit_address_space(load.limits.memory_bytes).is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
     }
-    let loaded = Engine::load(&load).and_then(|engine| {
-        let inspection = if load.inspect { Some(engine.inspect()?) } else { None };
-        Ok((engine, inspection))
-    });
-    let (kind, text) = match &loaded {
-        Ok((_, None)) => (Kind::Loaded, String::new()),
-        Ok((_, Some(inspection))) => (Kind::Inspected, inspection.clone()),
-        Err(error) => (Kind::LoadFailed, serde_json::to_string(error).unwrap_or_default()),
+    let loaded = engine.load(&mut load);
+    let (kind, text) = match loaded.and_then(|()| if load.inspect { engine.inspect().map(Some) } else { Ok(None) }) {
+        Ok(None) => (Kind::Loaded, String::new()),
+        Ok(Some(inspection)) => (Kind::Inspected, inspection),
+        Err(error) => (Kind::LoadFailed, serde_json::to_string(&error).unwrap_or_default()),
     };
-    if socket::write_all(&sockets.load, &wire::encode(kind, &[text.as_bytes()])).is_err() {
+    if socket::write_all(&given.load, &wire::encode(kind, &[text.as_bytes()])).is_err() {
         process::exit_now(EXIT_DONE);
     }
-    match loaded {
-        Ok((engine, None)) => {
-            if let Some(attack) = payload.template {
-                attack(&load, &sockets.control);
-            }
-            // The bundle's text is in the engine now; every call would carry the rest along.
-            drop((load, sockets.load));
-            serve(engine, &sockets.control, payload)
-        }
-        _ => process::exit_now(EXIT_DONE),
+    if kind != Kind::Loaded {
+        process::exit_now(EXIT_DONE);
     }
+    if let Some(attack) = payload.template {
+        attack(&load, &given.control);
+    }
+    // The bundle's text is in the engine now; every call would carry the rest along.
+    drop((load, text, given.load));
+    serve(engine, &given.control, payload)
 }
 
 /// Forks calls and tells how they ended, until the worker is gone.

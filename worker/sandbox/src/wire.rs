@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use toolfleet_protocol::host::HostMethod;
-use toolfleet_protocol::{Bundle, CallId, Initiator, Limits};
+use toolfleet_protocol::{Bundle, Limits};
 
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 5;
@@ -25,7 +25,7 @@ pub enum Kind {
     /// Template to worker: a [`toolfleet_protocol::Inspection`] as JSON.
     Inspected = 4,
 
-    /// Worker to call: `u32` length of a [`Start`] as JSON, the [`Start`], the input's JSON.
+    /// Worker to call: `u64` milliseconds, `u32` length of the tool's name, `u32` length of the context, name, context, input.
     Start = 16,
     /// Worker to call: `u32` ordinal, `u8` 1 for an answer and 0 for a [`toolfleet_protocol::host::HostError`], JSON.
     HostReply = 17,
@@ -72,16 +72,16 @@ pub struct Load {
     pub inspect: bool,
 }
 
-/// What a call is to do. Its input follows it.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Start {
-    pub call_id: CallId,
-    pub tool: String,
-    pub initiator: Initiator,
-    pub limits: Limits,
+/// What a call is to do. No JSON: reading it must cost a call next to nothing, and its parts are handed on as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start<'a> {
     /// What is left of the call's time.
     pub wall_ms: u64,
+    pub tool: &'a str,
+    /// The handler's second argument, as JSON.
+    pub context: &'a str,
+    /// The handler's first argument, as JSON.
+    pub input: &'a str,
 }
 
 /// Why a frame can't be taken.
@@ -127,18 +127,29 @@ pub fn encode(kind: Kind, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// A [`Kind::Start`] frame.
-pub fn encode_start(start: &Start, input: &str) -> Vec<u8> {
-    let json = serde_json::to_vec(start).expect("a start has only string keys and finite numbers");
-    let length = u32::try_from(json.len()).expect("a start is short");
-    encode(Kind::Start, &[&length.to_le_bytes(), &json, input.as_bytes()])
+pub fn encode_start(start: &Start<'_>) -> Vec<u8> {
+    let length = |text: &str| u32::try_from(text.len()).expect("an input is bounded").to_le_bytes();
+    encode(
+        Kind::Start,
+        &[
+            &start.wall_ms.to_le_bytes(),
+            &length(start.tool),
+            &length(start.context),
+            start.tool.as_bytes(),
+            start.context.as_bytes(),
+            start.input.as_bytes(),
+        ],
+    )
 }
 
 /// The parts of a [`Kind::Start`] payload.
-pub fn decode_start(payload: &[u8]) -> Result<(Start, &str), FrameError> {
-    let (length, rest) = split_u32(payload)?;
-    let (json, input) = rest.split_at_checked(length as usize).ok_or(FrameError::Short)?;
-    let start = serde_json::from_slice(json).map_err(|error| FrameError::NotJson(error.to_string()))?;
-    Ok((start, text(input)?))
+pub fn decode_start(payload: &[u8]) -> Result<Start<'_>, FrameError> {
+    let (wall_ms, rest) = payload.split_first_chunk::<8>().ok_or(FrameError::Short)?;
+    let (tool_bytes, rest) = split_u32(rest)?;
+    let (context_bytes, rest) = split_u32(rest)?;
+    let (tool, rest) = rest.split_at_checked(tool_bytes as usize).ok_or(FrameError::Short)?;
+    let (context, input) = rest.split_at_checked(context_bytes as usize).ok_or(FrameError::Short)?;
+    Ok(Start { wall_ms: u64::from_le_bytes(*wall_ms), tool: text(tool)?, context: text(context)?, input: text(input)? })
 }
 
 /// A [`Kind::HostReply`] frame.
@@ -207,6 +218,9 @@ mod tests {
         assert_eq!(decode_host_call(payload(&frame)), Ok((7, HostMethod::Fetch, "[1]")));
         let frame = encode_host_reply(7, true, "null");
         assert_eq!(decode_host_reply(payload(&frame)), Ok((7, true, "null")));
+        let start = Start { wall_ms: 7, tool: "t", context: "{}", input: "[\"é\"]" };
+        let frame = encode_start(&start);
+        assert_eq!(decode_start(payload(&frame)), Ok(start));
         let frame = encode_log(2, "hé", "{}");
         assert_eq!(decode_log(payload(&frame)), Ok((2, "hé", "{}")));
     }
@@ -222,6 +236,8 @@ mod tests {
         assert_eq!(decode_header([1, 0, 0, 0, 99], 10), Err(FrameError::UnknownKind(99)));
         assert_eq!(decode_host_call(&[1, 2, 3]), Err(FrameError::Short));
         assert_eq!(decode_host_call(&[0, 0, 0, 0, 0xff, 0xff]), Err(FrameError::UnknownMethod(0xffff)));
+        assert_eq!(decode_start(&[0; 15]), Err(FrameError::Short));
+        assert_eq!(decode_start(&[0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, b't']), Err(FrameError::Short));
         assert_eq!(decode_log(&[0, 9, 0, 0, 0, b'a']), Err(FrameError::Short));
         assert_eq!(decode_log(&[0, 1, 0, 0, 0, 0xff]), Err(FrameError::NotUtf8));
     }

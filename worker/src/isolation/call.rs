@@ -142,16 +142,16 @@ type Answered = (u32, Result<Box<RawValue>, HostError>);
 /// Sends the input, answers host calls and takes the result.
 async fn exchange(request: &RunRequest, host: &Arc<dyn Host>, mut stream: UnixStream, usage: &mut Used) -> Exchange {
     let limits = &request.limits;
+    let context = serde_json::json!({ "callId": request.call_id, "initiator": request.initiator }).to_string();
     let start = Start {
-        call_id: request.call_id.clone(),
-        tool: request.tool.as_str().to_owned(),
-        initiator: request.initiator,
-        limits: *limits,
         wall_ms: limits.wall_ms,
+        tool: request.tool.as_str(),
+        context: &context,
+        input: request.input.get(),
     };
     let deadline = tokio::time::Instant::now() + Duration::from_millis(limits.wall_ms) + SPEAK_GRACE;
     let (mut reader, mut writer) = stream.split();
-    let mut unread = BytesMut::from(&wire::encode_start(&start, request.input.get())[..]);
+    let mut unread = BytesMut::from(&wire::encode_start(&start)[..]);
     let mut input = BytesMut::new();
     let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
     let mut incoming = Incoming::default();

@@ -26,7 +26,7 @@ pub enum Finished {
 /// What the prelude's functions work on.
 pub struct Bridge {
     /// Where frames go; nothing is sent while a plugin is being loaded.
-    pub socket: Option<OwnedFd>,
+    pub socket: Option<&'static OwnedFd>,
     pub finished: Option<Finished>,
     pub limits: Limits,
     pub deadline: Instant,
@@ -58,8 +58,8 @@ impl Bridge {
     }
 
     /// A call begins: its own clock, its own budgets.
-    pub fn begin(&mut self, socket: OwnedFd, limits: Limits, deadline: Instant) {
-        *self = Self { socket: Some(socket), ..Self::new(limits, deadline) };
+    pub fn begin(&mut self, socket: &'static OwnedFd, deadline: Instant) {
+        *self = Self { socket: Some(socket), ..Self::new(self.limits, deadline) };
     }
 
     /// The next timer's time.
@@ -91,7 +91,7 @@ impl Bridge {
     }
 
     fn send(&self, frame: &[u8]) {
-        if let Some(socket) = &self.socket
+        if let Some(socket) = self.socket
             && socket::write_all(socket, frame).is_err()
         {
             // The worker has given this call up.

@@ -10,9 +10,9 @@ mod url;
 
 pub use bridge::Finished;
 
-use crate::wire::Load;
+use crate::wire::{Load, Start};
 use bridge::{Bridge, Shared};
-use heap::{Heap, Refused};
+use heap::{Bound, Heap};
 use modules::Files;
 use random::Random;
 use rquickjs::context::EvalOptions;
@@ -23,11 +23,13 @@ use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use toolfleet_protocol::{Bundle, CallError, FailureKind};
+use toolfleet_protocol::{CallError, FailureKind, Limits};
 
 /// How deep the engine may go on the machine's stack, far below what the process has: the guard must fire before
 /// the kernel does, in native recursion too.
 const STACK_BYTES: usize = 1024 * 1024;
+/// The platform's own code is evaluated in some milliseconds.
+const START_WAIT: Duration = Duration::from_secs(5);
 /// Rejections that nobody awaits, kept to be logged.
 const REJECTIONS_MAX: usize = 16;
 
@@ -37,7 +39,8 @@ pub struct Engine {
     context: Context,
     bridge: Shared,
     random: Random,
-    refused: Refused,
+    bound: Bound,
+    files: Files,
     functions: Functions,
     rejections: Rejections,
 }
@@ -46,6 +49,7 @@ pub struct Engine {
 #[derive(Clone)]
 struct Functions {
     describe: Persistent<Function<'static>>,
+    prepare: Persistent<Function<'static>>,
     begin: Persistent<Function<'static>>,
     settle: Persistent<Function<'static>>,
     fire: Persistent<Function<'static>>,
@@ -58,36 +62,51 @@ const PRELUDE: &str = include_str!("prelude.js");
 const INSPECT: &str = include_str!("inspect.js");
 
 impl Engine {
-    /// Makes an engine and evaluates the bundle in it. It is never torn down: its process ends, which costs less and
-    /// can't go wrong.
-    pub fn load(load: &Load) -> Result<&'static Self, CallError> {
-        let deadline = Instant::now() + Duration::from_millis(load.load_ms);
-        let engine_error = |error: rquickjs::Error| {
-            CallError::new(FailureKind::LoadFailed, format!("the engine could not be made ready: {error}"))
-        };
-        let refused = Refused::default();
-        let runtime = Runtime::new_with_alloc(Heap::new(load.heap_bytes, Rc::clone(&refused))).map_err(engine_error)?;
+    /// Makes an engine with the platform's code in it and no plugin. It is never torn down: its process ends, which
+    /// costs less and can't go wrong.
+    pub fn new() -> rquickjs::Result<&'static Self> {
+        let bound = Bound::default();
+        let runtime = Runtime::new_with_alloc(Heap::new(bound.clone()))?;
         runtime.set_max_stack_size(STACK_BYTES);
-        let files = Files(Rc::new(load.bundle.clone()));
-        runtime.set_loader(files.clone(), files);
-        let bridge: Shared = Rc::new(RefCell::new(Bridge::new(load.limits, deadline)));
+        let files = Files::default();
+        runtime.set_loader(files.clone(), files.clone());
+        let bridge: Shared = Rc::new(RefCell::new(Bridge::new(Limits::BASE, Instant::now() + START_WAIT)));
         interrupt_at_the_deadline(&runtime, &bridge);
         let rejections = note_rejections(&runtime);
-        let context = Context::full(&runtime).map_err(engine_error)?;
+        let context = Context::full(&runtime)?;
         let random = Random::default();
-        let functions = context
-            .with(|ctx| {
-                let functions = prelude(&ctx, &bridge, &random)?;
-                Ok(functions)
-            })
-            .map_err(engine_error)?;
-        let engine: &'static Self =
-            Box::leak(Box::new(Self { runtime, context, bridge, random, refused, functions, rejections }));
-        engine.evaluate(&load.bundle)?;
-        Ok(engine)
+        let functions = context.with(|ctx| prelude(&ctx, &bridge, &random))?;
+        Ok(Box::leak(Box::new(Self { runtime, context, bridge, random, bound, files, functions, rejections })))
     }
 
-    fn evaluate(&self, bundle: &Bundle) -> Result<(), CallError> {
+    /// Evaluates the bundle, once in the life of the engine.
+    pub fn load(&self, load: &mut Load) -> Result<(), CallError> {
+        let deadline = Instant::now() + Duration::from_millis(load.load_ms);
+        self.bound.set(load.heap_bytes);
+        *self.bridge.borrow_mut() = Bridge::new(load.limits, deadline);
+        *self.files.0.borrow_mut() = std::mem::take(&mut load.bundle);
+        let prepared = self.context.with(|ctx| {
+            let prepare = self.functions.prepare.clone().restore(&ctx)?;
+            let limits = load.limits;
+            prepare.call::<_, ()>((
+                limits.result_bytes_max as f64,
+                limits.host_calls_max,
+                limits.host_calls_pending_max,
+                limits.host_call_bytes_max as f64,
+                limits.timers_max,
+            ))
+        });
+        prepared.map_err(|error| {
+            CallError::new(FailureKind::LoadFailed, format!("the engine could not be made ready: {error}"))
+        })?;
+        self.evaluate()?;
+        // What loading left over goes now: no call shall trip over it, and copy the whole heap in doing so.
+        self.runtime.run_gc();
+        Ok(())
+    }
+
+    fn evaluate(&self) -> Result<(), CallError> {
+        let bundle = self.files.0.borrow();
         let Some(entry) = bundle.files.get(&bundle.entry) else {
             return Err(CallError::new(FailureKind::LoadFailed, format!("the bundle has no file {}", bundle.entry)));
         };
@@ -108,7 +127,10 @@ impl Engine {
         if self.bridge.borrow().interrupted {
             return Err(too_slow_to_load());
         }
-        let Some(promise) = promise else { return self.loaded() };
+        let Some(promise) = promise else {
+            self.rejections.borrow_mut().clear();
+            return Ok(());
+        };
         self.context.with(|ctx| {
             let promise: Promise<'_> =
                 promise.restore(&ctx).map_err(|error| CallError::new(FailureKind::LoadFailed, error.to_string()))?;
@@ -124,11 +146,6 @@ impl Engine {
                 },
             }
         })?;
-        self.loaded()
-    }
-
-    /// From here on the plugin's code may use the host and timers, once a call begins.
-    fn loaded(&self) -> Result<(), CallError> {
         self.rejections.borrow_mut().clear();
         Ok(())
     }
@@ -138,7 +155,7 @@ impl Engine {
             return too_slow_to_load();
         }
         let mut described = self.described(ctx, error);
-        if self.refused.get() && is_out_of_memory(&described.message) {
+        if self.bound.was_met() && is_out_of_memory(&described.message) {
             described.message =
                 "the plugin uses up its memory while it is loaded: build large data in a handler".into();
         }
@@ -185,22 +202,16 @@ impl Engine {
     }
 
     /// Runs one tool to its end. Takes the process with it: there is no second call.
-    pub fn run(&self, socket: OwnedFd, start: &crate::wire::Start, input: &str) -> Finished {
+    pub fn run(&self, socket: &'static OwnedFd, start: &Start<'_>) -> Finished {
         let deadline = Instant::now() + Duration::from_millis(start.wall_ms);
-        let reader = match rustix::io::dup(&socket) {
-            Ok(reader) => reader,
-            Err(errno) => return failure(FailureKind::Crashed, format!("no descriptor for the call: {errno}")),
-        };
-        self.bridge.borrow_mut().begin(socket, start.limits, deadline);
+        self.bridge.borrow_mut().begin(socket, deadline);
         self.random.forget();
-        let context_json = serde_json::json!({ "callId": start.call_id, "initiator": start.initiator }).to_string();
-        let limits_json = serde_json::to_string(&start.limits).unwrap_or_default();
         let begun = self.context.with(|ctx| {
             let begin = self.functions.begin.clone().restore(&ctx)?;
-            begin.call::<_, ()>((start.tool.as_str(), input, context_json, limits_json))
+            begin.call::<_, ()>((start.tool, start.input, start.context))
         });
         if begun.is_err() && !self.bridge.borrow().interrupted {
-            return self.out_of_memory(start);
+            return self.out_of_memory();
         }
         loop {
             self.run_jobs();
@@ -210,12 +221,12 @@ impl Engine {
             };
             if let Some(finished) = finished {
                 self.log_rejections();
-                return self.within_limits(finished, start);
+                return self.within_limits(finished);
             }
             if interrupted || Instant::now() >= deadline {
                 return failure(FailureKind::Timeout, over_time(start));
             }
-            match self.wait(&reader) {
+            match self.wait(socket) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.log_rejections();
@@ -294,20 +305,21 @@ impl Engine {
         }
     }
 
-    fn within_limits(&self, finished: Finished, start: &crate::wire::Start) -> Finished {
+    fn within_limits(&self, finished: Finished) -> Finished {
+        let result_bytes_max = self.bridge.borrow().limits.result_bytes_max;
         match finished {
-            Finished::Value(json) if json.len() as u64 > start.limits.result_bytes_max => failure(
+            Finished::Value(json) if json.len() as u64 > result_bytes_max => failure(
                 FailureKind::TooLarge,
                 format!(
                     "the result has {} bytes of JSON, more than the {} that a call may return: return less, or write it \
                      to a file of the workspace",
                     json.len(),
-                    start.limits.result_bytes_max
+                    result_bytes_max
                 ),
             ),
-            Finished::Failure(json) if self.refused.get() => match serde_json::from_str::<CallError>(&json) {
+            Finished::Failure(json) if self.bound.was_met() => match serde_json::from_str::<CallError>(&json) {
                 Ok(error) if error.kind == FailureKind::Thrown && is_out_of_memory(&error.message) => {
-                    self.out_of_memory(start)
+                    self.out_of_memory()
                 }
                 _ => Finished::Failure(json),
             },
@@ -315,8 +327,8 @@ impl Engine {
         }
     }
 
-    fn out_of_memory(&self, start: &crate::wire::Start) -> Finished {
-        failure(FailureKind::Memory, over_memory(start.limits.memory_bytes))
+    fn out_of_memory(&self) -> Finished {
+        failure(FailureKind::Memory, over_memory(self.bridge.borrow().limits.memory_bytes))
     }
 
     fn log_rejections(&self) {
@@ -349,10 +361,10 @@ fn over_memory(memory_bytes: u64) -> String {
     )
 }
 
-fn over_time(start: &crate::wire::Start) -> String {
+fn over_time(start: &Start<'_>) -> String {
     format!(
         "the call took longer than its {} s: do less in one call, or wait for less",
-        start.limits.wall_ms as f64 / 1000.0
+        start.wall_ms as f64 / 1000.0
     )
 }
 
@@ -385,6 +397,7 @@ fn prelude(ctx: &Ctx<'_>, bridge: &Shared, random: &Random) -> rquickjs::Result<
     let take = |name: &str| functions.get::<_, Function<'_>>(name).map(|function| Persistent::save(ctx, function));
     Ok(Functions {
         describe: take("describe")?,
+        prepare: take("prepare")?,
         begin: take("begin")?,
         settle: take("settle")?,
         fire: take("fire")?,

@@ -3,12 +3,13 @@
 use rquickjs::loader::{ImportAttributes, Loader, Resolver};
 use rquickjs::module::Declared;
 use rquickjs::{Ctx, Error, Module, Result};
+use std::cell::RefCell;
 use std::rc::Rc;
 use toolfleet_protocol::Bundle;
 
-/// Finds and gives the bundle's files.
-#[derive(Clone)]
-pub struct Files(pub Rc<Bundle>);
+/// Finds and gives the bundle's files; none before there is one.
+#[derive(Clone, Default)]
+pub struct Files(pub Rc<RefCell<Bundle>>);
 
 impl Resolver for Files {
     fn resolve<'js>(
@@ -19,6 +20,7 @@ impl Resolver for Files {
         _attributes: Option<ImportAttributes<'js>>,
     ) -> Result<String> {
         self.0
+            .borrow()
             .files
             .get(base)
             .and_then(|file| file.imports.get(name))
@@ -34,7 +36,8 @@ impl Loader for Files {
         name: &str,
         _attributes: Option<ImportAttributes<'js>>,
     ) -> Result<Module<'js, Declared>> {
-        let file = self.0.files.get(name).ok_or_else(|| Error::new_loading(name))?;
+        let bundle = self.0.borrow();
+        let file = bundle.files.get(name).ok_or_else(|| Error::new_loading(name))?;
         Module::declare(ctx.clone(), name, file.code.as_str())
     }
 }

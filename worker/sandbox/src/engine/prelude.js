@@ -590,8 +590,10 @@
   return {
     __proto__: null,
     describe: (error) => stringify(describe(error)),
-    begin: (name, inputJson, contextJson, limitsJson) => {
-      limits = parse(limitsJson);
+    prepare: (resultBytesMax, hostCallsMax, hostCallsPendingMax, hostCallBytesMax, timersMax) => {
+      limits = { __proto__: null, resultBytesMax, hostCallsMax, hostCallsPendingMax, hostCallBytesMax, timersMax };
+    },
+    begin: (name, inputJson, contextJson) => {
       loading = false;
       return run(name, inputJson, contextJson);
     },
