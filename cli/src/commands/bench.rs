@@ -3,11 +3,12 @@
 use crate::exit::DONE;
 use crate::output::{self, Paint};
 use anyhow::{Result, anyhow};
+use std::sync::Arc;
 use toolfleet_worker::isolation::bench::{Timing, bench};
 use toolfleet_worker::isolation::{IsolationConfig, Sandbox};
 
 pub async fn sandbox(runs: u32, json: bool) -> Result<u8> {
-    let sandbox = Sandbox::start(IsolationConfig::default()).await?;
+    let sandbox = Arc::new(Sandbox::start(IsolationConfig::default()).await?);
     let report = bench(&sandbox, runs).await;
     sandbox.shutdown().await;
     let report = report.map_err(|error| anyhow!(error))?;

@@ -36,7 +36,7 @@ pub struct BenchReport {
 ///
 /// # Errors
 /// In words, where a call doesn't end as it must.
-pub async fn bench(sandbox: &Sandbox, runs: u32) -> Result<BenchReport, String> {
+pub async fn bench(sandbox: &Arc<Sandbox>, runs: u32) -> Result<BenchReport, String> {
     let host: Arc<dyn Host> = Arc::new(NoHost);
     let (mut bare, mut warm, mut cold) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..runs {
@@ -62,7 +62,7 @@ pub async fn bench(sandbox: &Sandbox, runs: u32) -> Result<BenchReport, String> 
 
 const CODE: &str = "globalThis.tools.add = { description: 'Adds.', handler: (i) => i.a + i.b };";
 
-async fn timed(sandbox: &Sandbox, host: &Arc<dyn Host>, release: u32) -> Result<u64, String> {
+async fn timed(sandbox: &Arc<Sandbox>, host: &Arc<dyn Host>, release: u32) -> Result<u64, String> {
     let file = BundledFile { code: CODE.into(), source_map: String::new(), imports: BTreeMap::new() };
     let files = BTreeMap::from([("index.js".to_owned(), file)]);
     let request = RunRequest {
@@ -76,9 +76,14 @@ async fn timed(sandbox: &Sandbox, host: &Arc<dyn Host>, release: u32) -> Result<
         initiator: Initiator::PLATFORM,
         cancel: tokio_util::sync::CancellationToken::new(),
     };
-    let started = Instant::now();
-    let end = sandbox.run(request, Arc::clone(host)).await;
-    let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let (sandbox, host) = (Arc::clone(sandbox), Arc::clone(host));
+    // On a thread of the runtime, as a worker's calls are.
+    let run = tokio::spawn(async move {
+        let started = Instant::now();
+        let end = sandbox.run(request, host).await;
+        (end, u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    });
+    let (end, ns) = run.await.map_err(|error| error.to_string())?;
     match end.outcome {
         Outcome::Ok { value } if value.get() == "3" => Ok(ns),
         other => Err(format!("a call that must give 3 gave {other:?}")),

@@ -2,19 +2,17 @@
 
 use super::cgroup::{Group, Groups};
 use super::incoming::{Frame, Incoming};
-use super::template::{CallEnded, Template};
+use super::template::{CallEnded, Template, Waiting};
 use super::{Host, RunEnd, RunRequest};
 use bytes::{Buf, BytesMut};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use serde_json::value::RawValue;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::oneshot;
 use toolfleet_protocol::host::HostError;
 use toolfleet_protocol::{CallError, FailureKind, Limits, Outcome};
 use toolfleet_sandbox::wire::{self, Start};
@@ -66,11 +64,11 @@ struct Used {
     host_calls: u64,
 }
 
+/// A call's process that has been given its input.
 struct Running {
-    call: u32,
-    stream: UnixStream,
-    ended: oneshot::Receiver<CallEnded>,
-    group: Option<Group>,
+    waiting: Waiting,
+    /// What it has not taken yet of what was said to it.
+    unread: BytesMut,
 }
 
 async fn begin(
@@ -78,21 +76,16 @@ async fn begin(
     groups: Option<&Arc<Groups>>,
     request: &RunRequest,
 ) -> Result<Running, CallError> {
-    let broken = |what: &str, error: std::io::Error| {
-        CallError::new(FailureKind::Crashed, format!("the call could not be started: {what}: {error}"))
-    };
-    let group = match groups {
-        Some(groups) => {
-            Some(groups.take(request.limits.memory_bytes, None).map_err(|error| broken("its cgroup", error))?)
-        }
-        None => None,
-    };
-    let (ours, theirs) = StdUnixStream::pair().map_err(|error| broken("its socket", error))?;
-    ours.set_nonblocking(true).map_err(|error| broken("its socket", error))?;
-    let stream = UnixStream::from_std(ours).map_err(|error| broken("its socket", error))?;
-    let (call, ended) =
-        template.fork(theirs.into(), group.as_ref()).await.map_err(|error| broken("its template is gone", error))?;
-    Ok(Running { call, stream, ended, group })
+    let waiting = template.waiting(groups, request.limits.memory_bytes).await.map_err(|error| {
+        CallError::new(FailureKind::Crashed, format!("the call's process could not be started: {error}"))
+    })?;
+    let mut unread = start_frame(request);
+    // It may be gone already; then its end tells how.
+    if let Ok(written) = waiting.stream.try_write(&unread) {
+        unread.advance(written);
+    }
+    template.keep_spare(groups, request.limits.memory_bytes);
+    Ok(Running { waiting, unread })
 }
 
 async fn finish(
@@ -103,8 +96,8 @@ async fn finish(
     running: Running,
     usage: &mut Used,
 ) -> Outcome {
-    let Running { call, stream, mut ended, mut group } = running;
-    let exchange = exchange(request, host, stream, usage).await;
+    let Running { waiting: Waiting { call, stream, mut ended, mut group, .. }, unread } = running;
+    let exchange = exchange(request, host, stream, unread, usage).await;
     // It ends by itself after its result; everything else is ended here.
     if !matches!(exchange, Exchange::Value(_) | Exchange::Failure(_)) {
         template.kill_call(call).await;
@@ -139,19 +132,28 @@ async fn finish(
 /// The number of a host call, and its answer.
 type Answered = (u32, Result<Box<RawValue>, HostError>);
 
-/// Sends the input, answers host calls and takes the result.
-async fn exchange(request: &RunRequest, host: &Arc<dyn Host>, mut stream: UnixStream, usage: &mut Used) -> Exchange {
-    let limits = &request.limits;
+fn start_frame(request: &RunRequest) -> BytesMut {
     let context = serde_json::json!({ "callId": request.call_id, "initiator": request.initiator }).to_string();
     let start = Start {
-        wall_ms: limits.wall_ms,
+        wall_ms: request.limits.wall_ms,
         tool: request.tool.as_str(),
         context: &context,
         input: request.input.get(),
     };
+    BytesMut::from(&wire::encode_start(&start)[..])
+}
+
+/// Sends the rest of the input, answers host calls and takes the result.
+async fn exchange(
+    request: &RunRequest,
+    host: &Arc<dyn Host>,
+    mut stream: UnixStream,
+    mut unread: BytesMut,
+    usage: &mut Used,
+) -> Exchange {
+    let limits = &request.limits;
     let deadline = tokio::time::Instant::now() + Duration::from_millis(limits.wall_ms) + SPEAK_GRACE;
     let (mut reader, mut writer) = stream.split();
-    let mut unread = BytesMut::from(&wire::encode_start(&start)[..]);
     let mut input = BytesMut::new();
     let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
     let mut incoming = Incoming::default();

@@ -58,11 +58,26 @@ pub struct Template {
     guard: Guard,
 }
 
+/// A process that was forked for a call and waits for its start. It has its template's memory and nothing of any call.
+pub struct Waiting {
+    pub call: u32,
+    pub stream: UnixStream,
+    pub ended: oneshot::Receiver<CallEnded>,
+    pub group: Option<Group>,
+    memory_bytes: u64,
+}
+
+/// The first call of a template forks for itself and may stay the only one.
+const SPARE_FROM_CALL: u32 = 2;
+const DISCARD_WAIT: Duration = Duration::from_millis(250);
+
 /// The socket to a template, which its listener shares.
 struct Line {
     control: AsyncFd<OwnedFd>,
     /// Told when a call ends, by its number. Bounded by the worker's slots.
     calls: Mutex<HashMap<u32, oneshot::Sender<CallEnded>>>,
+    /// One process ahead of its call.
+    spare: Mutex<Option<Waiting>>,
 }
 
 /// What loading gave.
@@ -106,7 +121,7 @@ impl Template {
         let failed = match answer {
             Ok((Kind::Loaded, _)) => {
                 let control = register(control).map_err(|error| broken("its socket", &error))?;
-                let line = Arc::new(Line { control, calls: Mutex::default() });
+                let line = Arc::new(Line { control, calls: Mutex::default(), spare: Mutex::default() });
                 let template = Arc::new(Self {
                     next_call: AtomicU32::new(0),
                     line: Arc::clone(&line),
@@ -115,11 +130,13 @@ impl Template {
                 });
                 let (gone, groups) = (template.gone.clone(), groups.cloned());
                 // Both end with the template, whose socket and process they wait for.
-                tokio::spawn(listen(line, Arc::clone(root), id));
+                tokio::spawn(listen(Arc::clone(&line), Arc::clone(root), id));
                 tokio::spawn(async move {
                     // However it ended, or its root with it.
                     let _ = ended.await;
                     gone.cancel();
+                    // The spare is gone with it.
+                    give_back(groups.clone(), line.take_spare().and_then(|spare| spare.group)).await;
                     give_back(groups, group).await;
                 });
                 return Ok(Loaded::Template(template));
@@ -150,23 +167,62 @@ impl Template {
         failed
     }
 
-    /// Forks a call, whose end of `socket` is given to it.
-    pub async fn fork(
-        &self,
-        socket: OwnedFd,
-        group: Option<&Group>,
-    ) -> io::Result<(u32, oneshot::Receiver<CallEnded>)> {
+    /// A process for a call: the spare one, or else one that is forked now.
+    pub async fn waiting(&self, groups: Option<&Arc<Groups>>, memory_bytes: u64) -> io::Result<Waiting> {
+        if let Some(mut spare) = self.line.take_spare() {
+            let is_there = matches!(spare.ended.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+            if is_there && spare.memory_bytes == memory_bytes {
+                return Ok(spare);
+            }
+            self.discard(spare, groups).await;
+        }
+        self.fork(groups, memory_bytes).await
+    }
+
+    /// Forks the next call's process ahead of it, once a template has shown that calls follow each other.
+    pub fn keep_spare(self: &Arc<Self>, groups: Option<&Arc<Groups>>, memory_bytes: u64) {
+        if self.next_call.load(Ordering::Relaxed) < SPARE_FROM_CALL || self.line.has_spare() {
+            return;
+        }
+        let (template, groups) = (Arc::clone(self), groups.cloned());
+        // Ends with the packet sent. A spare that can't be made is not missed: the next call forks for itself.
+        tokio::spawn(async move {
+            let Ok(waiting) = template.fork(groups.as_ref(), memory_bytes).await else { return };
+            let mut surplus = template.line.put_spare(waiting);
+            if template.gone.is_cancelled() {
+                surplus = surplus.or(template.line.take_spare());
+            }
+            if let Some(surplus) = surplus {
+                template.discard(surplus, groups.as_ref()).await;
+            }
+        });
+    }
+
+    /// Ends a process that no call was given to.
+    async fn discard(&self, waiting: Waiting, groups: Option<&Arc<Groups>>) {
+        self.kill_call(waiting.call).await;
+        // However that went: a group with something in it is not used again.
+        let _ = tokio::time::timeout(DISCARD_WAIT, waiting.ended).await;
+        give_back(groups.cloned(), waiting.group).await;
+    }
+
+    /// Forks a process for a call.
+    async fn fork(&self, groups: Option<&Arc<Groups>>, memory_bytes: u64) -> io::Result<Waiting> {
+        let group = groups.map(|groups| groups.take(memory_bytes, None)).transpose()?;
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let stream = UnixStream::from_std(ours)?;
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         let (sender, ended) = oneshot::channel();
         self.line.calls.lock().expect("nothing panics while it is held").insert(call, sender);
-        let (join, doors) = group.map_or((Join::None, Vec::new()), Group::door);
-        let mut descriptors = vec![socket.as_fd()];
+        let (join, doors) = group.as_ref().map_or((Join::None, Vec::new()), Group::door);
+        let mut descriptors = vec![theirs.as_fd()];
         descriptors.extend(doors);
         let sent = send(&self.line.control, &ToTemplate::Fork { call, join }.encode(), &descriptors).await;
         if sent.is_err() {
             self.line.calls.lock().expect("nothing panics while it is held").remove(&call);
         }
-        sent.map(|()| (call, ended))
+        sent.map(|()| Waiting { call, stream, ended, group, memory_bytes })
     }
 
     /// Has a call killed, by its parent.
@@ -220,6 +276,23 @@ async fn listen(line: Arc<Line>, root: Arc<Root>, id: u32) {
 }
 
 impl Line {
+    fn spare(&self) -> std::sync::MutexGuard<'_, Option<Waiting>> {
+        self.spare.lock().expect("nothing panics while it is held")
+    }
+
+    fn has_spare(&self) -> bool {
+        self.spare().is_some()
+    }
+
+    fn take_spare(&self) -> Option<Waiting> {
+        self.spare().take()
+    }
+
+    /// Gives back the one that was there.
+    fn put_spare(&self, waiting: Waiting) -> Option<Waiting> {
+        self.spare().replace(waiting)
+    }
+
     fn call_ended(&self, call: u32, how: Option<CallEnded>) {
         let waiting = self.calls.lock().expect("nothing panics while it is held").remove(&call);
         if let (Some(waiting), Some(how)) = (waiting, how) {
