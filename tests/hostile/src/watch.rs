@@ -53,7 +53,9 @@ impl Held {
     fn exceeded_by(&self, now: &Self) -> Option<&'static str> {
         let calls = |held: &Self| held.processes.get("tf-call").copied().unwrap_or(0);
         let roots = |held: &Self| held.processes.get("tf-root").copied().unwrap_or(0);
-        if calls(now) > calls(self) {
+        // Each template may keep one process ahead of its calls.
+        let spares = now.processes.get("tf-template").copied().unwrap_or(0);
+        if calls(now) > calls(self).max(spares) {
             Some("a call's process")
         } else if roots(now) > roots(self) {
             Some("a sandbox root")
@@ -79,6 +81,13 @@ pub fn calls_below() -> BTreeMap<String, usize> {
         }
     }
     count
+}
+
+/// The ids of processes of this name below this one.
+pub fn processes_below(name: &str) -> Vec<u32> {
+    let own = std::process::id();
+    let found = all_processes().into_iter().filter(|(pid, known)| known == name && is_below(*pid, own));
+    found.map(|(pid, _)| pid).collect()
 }
 
 fn all_processes() -> Vec<(u32, String)> {

@@ -1,6 +1,7 @@
 //! Takes away from this process what it doesn't need. Each layer is tried by itself: where the machine refuses
 //! one, the others still hold, and the worker is told which is missing and why.
 
+use crate::payload::Payload;
 use crate::process::last_errno;
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -11,11 +12,23 @@ use std::fmt::Write as _;
 pub struct Missing(pub String);
 
 impl Missing {
-    fn note(&mut self, layer: &str, result: Result<(), Errno>) {
-        if let Err(errno) = result {
-            // Writing to a `String` can't fail.
-            let _ = writeln!(self.0, "{layer}={errno}");
+    fn note(&mut self, layer: &str, why: &dyn std::fmt::Display) {
+        // Writing to a `String` can't fail.
+        let _ = writeln!(self.0, "{layer}={why}");
+    }
+
+    /// Puts up a layer, or notes why it can't be had.
+    pub fn try_layer<T>(
+        &mut self,
+        layer: &str,
+        payload: Payload,
+        put_up: impl FnOnce() -> Result<T, Errno>,
+    ) -> Option<T> {
+        if payload.lacks(layer) {
+            self.note(layer, &"left out");
+            return None;
         }
+        put_up().map_err(|errno| self.note(layer, &errno)).ok()
     }
 }
 
@@ -23,64 +36,94 @@ fn check(result: libc::c_int) -> Result<(), Errno> {
     if result == -1 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// The root's isolation: another user, namespaces, an empty read-only root.
-pub fn isolate_root(uid: u32) -> Missing {
+/// The root's isolation: another user, namespaces, an empty read-only root, no way to gain rights.
+pub fn isolate_root(uid: u32, payload: Payload) -> Missing {
     let mut missing = Missing::default();
     // SAFETY: no memory is involved.
     let started_as_root = unsafe { libc::geteuid() } == 0;
     if started_as_root {
-        missing.note("uid", drop_user(uid));
+        missing.try_layer("uid", payload, || drop_user(uid));
     }
     // SAFETY: no memory is involved.
     let outside = unsafe { (libc::geteuid(), libc::getegid()) };
     // Within a user namespace of its own the process may make the others, whoever it was outside.
-    let user = unshare(libc::CLONE_NEWUSER).and_then(|()| map_user(outside));
-    let user_is_new = user.is_ok();
-    missing.note("user namespace", user);
-    let mount = unshare(libc::CLONE_NEWNS);
-    let mount_is_new = mount.is_ok();
-    missing.note("mount namespace", mount);
-    missing.note("net namespace", unshare(libc::CLONE_NEWNET));
-    missing.note("ipc namespace", unshare(libc::CLONE_NEWIPC));
-    missing.note("uts namespace", unshare(libc::CLONE_NEWUTS));
-    missing.note("cgroup namespace", unshare(libc::CLONE_NEWCGROUP));
+    let user = missing.try_layer("user namespace", payload, || {
+        unshare(libc::CLONE_NEWUSER)?;
+        map_user(outside)
+    });
+    let mount = missing.try_layer("mount namespace", payload, || unshare(libc::CLONE_NEWNS));
+    missing.try_layer("net namespace", payload, || unshare(libc::CLONE_NEWNET));
+    missing.try_layer("ipc namespace", payload, || unshare(libc::CLONE_NEWIPC));
+    missing.try_layer("uts namespace", payload, || {
+        unshare(libc::CLONE_NEWUTS)?;
+        // It begins as a copy, with the machine's name in it.
+        rustix::system::sethostname(b"sandbox")
+    });
+    missing.try_layer("cgroup namespace", payload, || unshare(libc::CLONE_NEWCGROUP));
     // Without a mount namespace of its own this would change everybody's.
-    if mount_is_new {
-        missing.note("empty root", empty_root());
-    } else {
-        missing.note("empty root", Err(Errno::PERM));
+    missing.try_layer("empty root", payload, || if mount.is_some() { empty_root() } else { Err(Errno::PERM) });
+    if user.is_none() && !started_as_root {
+        missing.note("pid namespace", &Errno::PERM);
     }
-    if !user_is_new {
-        missing.note("pid namespace", Err(Errno::PERM));
+    missing.try_layer("no new privileges", payload, || {
+        // SAFETY: no memory is involved.
+        check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
+    });
+    if payload.lacks("landlock") {
+        missing.note("landlock", &"left out");
+    } else if let Err(why) = forbid_files() {
+        missing.note("landlock", &why);
     }
     missing
 }
 
-/// A template's isolation, inherited by its calls: no way to gain rights, none left, limits.
-pub fn isolate_template() -> Result<(), Errno> {
-    // SAFETY: the calls involve no memory but the structures on this stack.
-    unsafe {
-        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        // Being user 0 of the namespace must not bring capabilities back.
-        let _ = libc::prctl(libc::PR_SET_SECUREBITS, 0b10_1111);
-        for capability in 0..64 {
-            if libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == -1 {
-                break;
+/// No file can be opened, no port bound or connected to, no process outside be signalled, whatever the root shows.
+fn forbid_files() -> Result<(), String> {
+    use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope};
+    let newest = ABI::V6;
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(newest))
+        .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(newest)))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(newest)))
+        .and_then(Ruleset::create)
+        .and_then(|ruleset| ruleset.no_new_privs(false).restrict_self())
+        .map_err(|error| error.to_string())?;
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err("this kernel doesn't have it".into()),
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+    }
+}
+
+/// A template's isolation, inherited by its calls: no rights, limits.
+pub fn isolate_template(payload: Payload) -> Result<(), Errno> {
+    if !payload.lacks("no capabilities") {
+        // SAFETY: no memory is involved.
+        unsafe {
+            // Being user 0 of the namespace must not bring capabilities back.
+            let _ = libc::prctl(libc::PR_SET_SECUREBITS, 0b10_1111);
+            for capability in 0..64 {
+                if libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == -1 {
+                    break;
+                }
             }
         }
         drop_capabilities()?;
-        for (resource, limit) in [
-            (libc::RLIMIT_CORE, 0),
-            (libc::RLIMIT_FSIZE, 0),
-            (libc::RLIMIT_MSGQUEUE, 0),
-            (libc::RLIMIT_MEMLOCK, 0),
-            (libc::RLIMIT_STACK, 8 * 1024 * 1024),
-            // The sockets, the cgroup's descriptors of a call that is about to be forked, and some room.
-            (libc::RLIMIT_NOFILE, 24),
-        ] {
-            let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-            check(libc::setrlimit(resource, &raw const limit))?;
-        }
+    }
+    if payload.lacks("resource limits") {
+        return Ok(());
+    }
+    for (resource, limit) in [
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_FSIZE, 0),
+        (libc::RLIMIT_MSGQUEUE, 0),
+        (libc::RLIMIT_MEMLOCK, 0),
+        (libc::RLIMIT_STACK, 8 * 1024 * 1024),
+        // The sockets, the cgroup's descriptors of a call that is about to be forked, and some room.
+        (libc::RLIMIT_NOFILE, 24),
+    ] {
+        let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+        // SAFETY: the structure is on this stack.
+        check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
     }
     Ok(())
 }
@@ -93,7 +136,7 @@ pub fn limit_address_space(bytes: u64) -> Result<(), Errno> {
         .unwrap_or(0);
     // Without /proc (an empty root has none) the process's own size is unknown; this is what it is about.
     const UNKNOWN_SIZE_BYTES: u64 = 256 * 1024 * 1024;
-    let own = if pages > 0 { pages * 4096 } else { UNKNOWN_SIZE_BYTES };
+    let own = if pages > 0 { pages * 4096 } else { UNKNOWN_SIZE_BYTES + crate::engine::SPACE_BYTES as u64 };
     let limit = libc::rlimit { rlim_cur: own + bytes, rlim_max: own + bytes };
     // SAFETY: the structure is on this stack.
     check(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) })

@@ -8,6 +8,7 @@
 mod call;
 pub mod control;
 mod engine;
+mod filter;
 mod isolate;
 mod payload;
 mod process;

@@ -3,6 +3,7 @@
 
 use crate::control::{DESCRIPTORS_MAX, FromRoot, Join, ToRoot};
 use crate::engine::Engine;
+use crate::filter::Filter;
 use crate::payload::Payload;
 use crate::process::{self, Forked};
 use crate::template::{self, Given};
@@ -28,6 +29,8 @@ struct Root {
     events: OwnedFd,
     /// With the platform's code in it and nobody's else: each template goes on with a copy.
     engine: &'static Engine,
+    /// None where the kernel can't have it.
+    filter: Option<Filter>,
     payload: Payload,
     /// By pid. Bounded by the worker's limit on templates.
     templates: HashMap<i32, u32>,
@@ -38,13 +41,15 @@ pub fn main(payload: Payload) -> ! {
     // Not by the parent-death signal: that comes when the thread that started this process ends, which in a worker
     // of many threads says nothing. The control socket's end tells that the worker is gone.
     process::set_name(c"tf-root");
+    process::plain_faults();
     process::close_from(CONTROL_DESCRIPTOR as u32 + 1);
     // SAFETY: the worker starts this process with the control socket there, and nothing here has taken it.
     let control = unsafe { process::inherited(CONTROL_DESCRIPTOR) };
-    let missing = isolate::isolate_root(SANDBOX_UID);
+    let mut missing = isolate::isolate_root(SANDBOX_UID, payload);
+    let filter = missing.try_layer("system call filter", payload, Filter::compile);
     let Ok(engine) = Engine::new() else { process::exit_now(EXIT_NO_ENGINE) };
     let Ok(events) = process::child_events() else { process::exit_now(EXIT_NOT_ISOLATED) };
-    let mut root = Root { control, events, engine, payload, templates: HashMap::new() };
+    let mut root = Root { control, events, engine, filter, payload, templates: HashMap::new() };
     root.tell(&FromRoot::Ready { missing: missing.0 });
     loop {
         let mut ready = [PollFd::new(&root.control, PollFlags::IN), PollFd::new(&root.events, PollFlags::IN)];
@@ -111,7 +116,8 @@ impl Root {
         let groups: Vec<OwnedFd> = descriptors.collect();
         let directory = if join == Join::Directory { groups.first().map(AsFd::as_fd) } else { None };
         // Where no pid namespace can be had the template is an ordinary child; doctor and the start-up warning say so.
-        let forked = process::fork(true, directory).or_else(|_| process::fork(false, directory));
+        let own_pids = !self.payload.lacks("pid namespace");
+        let forked = process::fork(own_pids, directory).or_else(|_| process::fork(false, directory));
         match forked {
             Ok(Forked::Child) => {
                 process::die_with_parent();
@@ -122,7 +128,7 @@ impl Root {
                 process::close_in_child(&self.control);
                 process::close_in_child(&self.events);
                 let given = Given { control: own_control, load, without_cgroup: join == Join::None };
-                template::main(self.engine, given, self.payload)
+                template::main(self.engine, given, self.filter.as_mut(), self.payload)
             }
             Ok(Forked::Parent { pid }) => {
                 self.templates.insert(pid, id);

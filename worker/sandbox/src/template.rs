@@ -2,6 +2,7 @@
 
 use crate::control::{FromTemplate, Join, ToTemplate};
 use crate::engine::Engine;
+use crate::filter::{self, Filter};
 use crate::payload::Payload;
 use crate::process::{self, Forked};
 use crate::wire::{self, Kind, Load};
@@ -27,9 +28,10 @@ pub struct Given {
 }
 
 /// Runs in the forked process, to its end.
-pub fn main(engine: &Engine, given: Given, payload: Payload) -> ! {
+pub fn main(engine: &Engine, given: Given, filter: Option<&mut Filter>, payload: Payload) -> ! {
     process::set_name(c"tf-template");
-    if isolate::isolate_template().is_err() {
+    let Ok(events) = process::child_events() else { process::exit_now(EXIT_NOT_ISOLATED) };
+    if isolate::isolate_template(payload).is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
     }
     let Ok((Kind::Load, frame)) = socket::read_frame(&given.load, wire::LOAD_BYTES_MAX) else {
@@ -39,6 +41,14 @@ pub fn main(engine: &Engine, given: Given, payload: Payload) -> ! {
     drop(frame);
     if given.without_cgroup && isolate::limit_address_space(load.limits.memory_bytes).is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
+    }
+    filter::report_to(Some(&given.load));
+    if filter.is_some_and(|filter| filter.apply().is_err()) {
+        process::exit_now(EXIT_NOT_ISOLATED);
+    }
+    // From here on the plugin's code may have taken over.
+    if let Some(attack) = payload.template {
+        attack(&load, &given.control, &given.load);
     }
     let loaded = engine.load(&mut load);
     let (kind, text) = match loaded.and_then(|()| if load.inspect { engine.inspect().map(Some) } else { Ok(None) }) {
@@ -52,21 +62,18 @@ pub fn main(engine: &Engine, given: Given, payload: Payload) -> ! {
     if kind != Kind::Loaded {
         process::exit_now(EXIT_DONE);
     }
-    if let Some(attack) = payload.template {
-        attack(&load, &given.control);
-    }
     // The bundle's text is in the engine now; every call would carry the rest along.
     drop((load, text, given.load));
-    serve(engine, &given.control, payload)
+    filter::report_to(None);
+    serve(engine, &given.control, &events, payload)
 }
 
 /// Forks calls and tells how they ended, until the worker is gone.
-fn serve(engine: &Engine, control: &OwnedFd, payload: Payload) -> ! {
-    let Ok(events) = process::child_events() else { process::exit_now(EXIT_NOT_ISOLATED) };
+fn serve(engine: &Engine, control: &OwnedFd, events: &OwnedFd, payload: Payload) -> ! {
     // By pid. Bounded by the worker's slots: it asks for no more.
     let mut calls: HashMap<i32, u32> = HashMap::new();
     loop {
-        let mut ready = [PollFd::new(control, PollFlags::IN), PollFd::new(&events, PollFlags::IN)];
+        let mut ready = [PollFd::new(control, PollFlags::IN), PollFd::new(events, PollFlags::IN)];
         match poll(&mut ready, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => process::exit_now(EXIT_PROTOCOL),
@@ -75,7 +82,7 @@ fn serve(engine: &Engine, control: &OwnedFd, payload: Payload) -> ! {
         if ended {
             let mut buffer = [0; 128];
             // What it says is only that something happened; reaping tells what.
-            let _ = rustix::io::read(&events, &mut buffer);
+            let _ = rustix::io::read(events, &mut buffer);
             while let Some(ended) = process::reap() {
                 if let Some(call) = calls.remove(&ended.pid) {
                     let message = FromTemplate::Exited {
@@ -89,12 +96,12 @@ fn serve(engine: &Engine, control: &OwnedFd, payload: Payload) -> ! {
             }
         }
         if asked {
-            take(engine, control, &events, &mut calls, payload);
+            take(engine, control, &mut calls, payload);
         }
     }
 }
 
-fn take(engine: &Engine, control: &OwnedFd, events: &OwnedFd, calls: &mut HashMap<i32, u32>, payload: Payload) {
+fn take(engine: &Engine, control: &OwnedFd, calls: &mut HashMap<i32, u32>, payload: Payload) {
     let packet = match socket::receive_packet(control) {
         Ok(Some(packet)) => packet,
         // The worker is gone; the calls go with this process, which is the first of their pid namespace.
@@ -108,12 +115,17 @@ fn take(engine: &Engine, control: &OwnedFd, events: &OwnedFd, calls: &mut HashMa
             let directory = if join == Join::Directory { groups.first().map(AsFd::as_fd) } else { None };
             match process::fork(false, directory) {
                 Ok(Forked::Child) => {
-                    process::die_with_parent();
+                    if !payload.lacks("parent-death signal") {
+                        process::die_with_parent();
+                    }
                     if join == Join::Procs && groups.iter().any(|procs| enter(procs).is_err()) {
                         process::exit_now(EXIT_NOT_ISOLATED);
                     }
-                    drop(groups);
-                    close_inherited(control, events);
+                    // A call has its own socket and nothing of its template's.
+                    if !payload.lacks("closed descriptors") {
+                        process::close_all_but(&socket);
+                    }
+                    filter::report_to(Some(&socket));
                     process::set_name(c"tf-call");
                     call::main(engine, socket, payload)
                 }
@@ -135,13 +147,6 @@ fn take(engine: &Engine, control: &OwnedFd, events: &OwnedFd, calls: &mut HashMa
 /// Writes itself into a version 1 cgroup.
 pub fn enter(procs: &OwnedFd) -> Result<(), Errno> {
     rustix::io::write(procs, b"0").map(drop)
-}
-
-/// A call has its own socket and nothing of its template's.
-fn close_inherited(control: &OwnedFd, events: &OwnedFd) {
-    for descriptor in [control, events] {
-        process::close_in_child(descriptor);
-    }
 }
 
 fn tell(control: &OwnedFd, message: FromTemplate) {

@@ -38,6 +38,8 @@ pub enum Kind {
     Value = 34,
     /// Call to worker: a [`toolfleet_protocol::CallError`] as JSON. The last frame.
     Failure = 35,
+    /// Call or template to worker: the `u32` number of a system call that it may not make. The last frame.
+    Forbidden = 36,
 }
 
 impl Kind {
@@ -53,6 +55,7 @@ impl Kind {
             33 => Self::Log,
             34 => Self::Value,
             35 => Self::Failure,
+            36 => Self::Forbidden,
             _ => return None,
         })
     }

@@ -28,6 +28,7 @@ const UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 enum Exchange {
     Value(Vec<u8>),
     Failure(Vec<u8>),
+    Forbidden(u32),
     /// It closed its socket without a result.
     Silent,
     TooLong,
@@ -185,6 +186,7 @@ async fn exchange(
                         Ok(Some(Frame::Log { level, message, fields })) => host.log(level, &message, fields),
                         Ok(Some(Frame::Value(json))) => return Exchange::Value(json),
                         Ok(Some(Frame::Failure(json))) => return Exchange::Failure(json),
+                        Ok(Some(Frame::Forbidden(number))) => return Exchange::Forbidden(number),
                         Err(violation) => return Exchange::Violation(violation),
                     }
                 }
@@ -221,6 +223,9 @@ fn classify(exchange: Exchange, how: Option<CallEnded>, out_of_memory: bool, lim
         Exchange::TooLong => failed(FailureKind::Timeout, over_time(limits)),
         Exchange::Violation(what) => {
             failed(FailureKind::Crashed, format!("the call's process sent {what}; it was ended"))
+        }
+        Exchange::Forbidden(number) => {
+            failed(FailureKind::Crashed, format!("the call's process {}", say_forbidden(number)))
         }
         Exchange::Silent => {
             let how = how.map_or_else(|| "its template ended".into(), |how| say(how.status));
@@ -277,6 +282,17 @@ pub fn over_memory(limits: &Limits) -> String {
 
 fn over_time(limits: &Limits) -> String {
     format!("the call took longer than its {} s: do less in one call, or wait for less", limits.wall_ms as f64 / 1000.0)
+}
+
+/// A system call that was not made, in words.
+pub fn say_forbidden(number: u32) -> String {
+    // Giving up, the C library signals its own process; a sandboxed process can signal nobody.
+    const TGKILL: u32 = libc::SYS_tgkill as u32;
+    match syscalls::Sysno::new(number as usize) {
+        Some(_) if number == TGKILL => "gave up, or tried to signal a process (tgkill), and was ended".into(),
+        Some(name) => format!("tried a system call that no plugin may make, {name}, and was ended"),
+        None => format!("tried a system call of another kind, number {number}, and was ended"),
+    }
 }
 
 /// A wait status in words.

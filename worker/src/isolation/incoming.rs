@@ -12,10 +12,20 @@ const LOG_LINES_MAX: u32 = 100_000;
 /// A whole frame, in its parts.
 #[derive(Debug)]
 pub enum Frame {
-    HostCall { ordinal: u32, method: toolfleet_protocol::host::HostMethod, arguments: Box<RawValue> },
-    Log { level: LogLevel, message: String, fields: Option<Box<RawValue>> },
+    HostCall {
+        ordinal: u32,
+        method: toolfleet_protocol::host::HostMethod,
+        arguments: Box<RawValue>,
+    },
+    Log {
+        level: LogLevel,
+        message: String,
+        fields: Option<Box<RawValue>>,
+    },
     Value(Vec<u8>),
     Failure(Vec<u8>),
+    /// The number of a system call that it may not make.
+    Forbidden(u32),
 }
 
 /// What a call has sent so far, by which the next frame is judged.
@@ -72,6 +82,10 @@ impl Incoming {
             }
             Kind::Value => Ok(Frame::Value(payload.to_vec())),
             Kind::Failure => Ok(Frame::Failure(payload.to_vec())),
+            Kind::Forbidden => match payload.first_chunk() {
+                Some(number) => Ok(Frame::Forbidden(u32::from_le_bytes(*number))),
+                None => Err(FrameError::Short.to_string()),
+            },
             other => Err(FrameError::Unexpected(other).to_string()),
         }
     }

@@ -36,6 +36,9 @@ fn costs(name: &str) -> &'static str {
         "ipc namespace" => "a broken engine could reach shared memory of the same user",
         "uts namespace" => "a broken engine could read the machine's name",
         "cgroup namespace" => "a broken engine could read its place among the machine's cgroups",
+        "no new privileges" => "a broken engine could run a program with more rights than its own, if it found one",
+        "landlock" => "a broken engine that found its way to a file or a port would not be stopped there",
+        "system call filter" => "a broken engine has the kernel's whole surface to attack, without rights",
         "pid namespace" => {
             "a broken engine could name processes of the same user, and a template's end does not end its calls"
         }
@@ -43,7 +46,7 @@ fn costs(name: &str) -> &'static str {
     }
 }
 
-const ROOT_LAYERS: [&str; 9] = [
+const ROOT_LAYERS: [&str; 12] = [
     "uid",
     "user namespace",
     "mount namespace",
@@ -53,6 +56,9 @@ const ROOT_LAYERS: [&str; 9] = [
     "uts namespace",
     "cgroup namespace",
     "empty root",
+    "no new privileges",
+    "landlock",
+    "system call filter",
 ];
 
 /// All layers, from what the root said is missing and whether there are cgroups.
@@ -68,7 +74,7 @@ pub fn layers(missing: &str, cgroup: &Result<&'static str, String>) -> Vec<Layer
             },
         })
         .collect();
-    for name in ["no new privileges", "no capabilities", "resource limits", "parent-death signal"] {
+    for name in ["no capabilities", "resource limits", "parent-death signal"] {
         // A template that can't have one of these doesn't start.
         layers.push(Layer { name, state: LayerState::InForce });
     }
@@ -83,13 +89,6 @@ pub fn layers(missing: &str, cgroup: &Result<&'static str, String>) -> Vec<Layer
                         count, and its peak is not known"
                         .into(),
             },
-        },
-    });
-    layers.push(Layer {
-        name: "system call filter",
-        state: LayerState::Missing {
-            why: "not built yet".into(),
-            costs: "a broken engine has the kernel's whole surface to attack, without rights".into(),
         },
     });
     layers

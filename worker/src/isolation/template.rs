@@ -117,7 +117,7 @@ impl Template {
         // From here on the template is killed and its group given back however this ends.
         let guard = Guard { root: Arc::clone(root), id };
         let answer = ask(load, &order).await;
-        let mut group = group;
+        let (mut group, mut how) = (group, None);
         let failed = match answer {
             Ok((Kind::Loaded, _)) => {
                 let control = register(control).map_err(|error| broken("its socket", &error))?;
@@ -143,6 +143,11 @@ impl Template {
             }
             Ok((Kind::Inspected, inspection)) => Ok(Loaded::Inspected(inspection)),
             Ok((Kind::LoadFailed, error)) => Err(load_failure(&error)),
+            Ok((Kind::Forbidden, number)) => {
+                let number = number.first_chunk().map_or(u32::MAX, |number| u32::from_le_bytes(*number));
+                let message = format!("the plugin's process {}", super::call::say_forbidden(number));
+                Err(CallError::new(FailureKind::LoadFailed, message))
+            }
             Ok((kind, _)) => Err(broken("its first answer", &format!("{kind:?}"))),
             Err(AskError::TooSlow) => Err(CallError::new(
                 FailureKind::LoadFailed,
@@ -153,15 +158,17 @@ impl Template {
                 ),
             )),
             Err(AskError::Ended) => {
-                let how = tokio::time::timeout(LOAD_GRACE, &mut ended).await;
+                how = tokio::time::timeout(LOAD_GRACE, &mut ended).await.ok();
                 let out_of_memory = group.as_mut().is_some_and(Group::was_out_of_memory);
-                Err(ended_while_loading(how.ok().and_then(Result::ok), out_of_memory, order.limits.memory_bytes))
+                Err(ended_while_loading(how.clone().and_then(Result::ok), out_of_memory, order.limits.memory_bytes))
             }
         };
         drop(guard);
         let groups = groups.cloned();
         tokio::spawn(async move {
-            let _ = ended.await;
+            if how.is_none() {
+                let _ = ended.await;
+            }
             give_back(groups, group).await;
         });
         failed
@@ -261,13 +268,17 @@ async fn give_back(groups: Option<Arc<Groups>>, group: Option<Group>) {
 
 async fn listen(line: Arc<Line>, root: Arc<Root>, id: u32) {
     while let Some(packet) = receive(&line.control).await {
-        match FromTemplate::decode(&packet) {
+        let known = match FromTemplate::decode(&packet) {
             Some(FromTemplate::Exited { call, status, cpu_us, peak_kib }) => {
-                line.call_ended(call, Some(CallEnded { status, cpu_us, peak_kib }));
+                line.call_ended(call, Some(CallEnded { status, cpu_us, peak_kib }))
             }
             Some(FromTemplate::ForkFailed { call, .. }) => line.call_ended(call, None),
-            // It speaks in a way that it doesn't: somebody else is in there.
-            None => break,
+            None => false,
+        };
+        if !known {
+            // It speaks in a way that it doesn't, or of calls that it doesn't have: somebody else is in there.
+            tracing::warn!("a template speaks as none does, and is ended");
+            break;
         }
     }
     root.kill_template(id).await;
@@ -293,12 +304,15 @@ impl Line {
         self.spare().replace(waiting)
     }
 
-    fn call_ended(&self, call: u32, how: Option<CallEnded>) {
+    /// False if there is no such call.
+    fn call_ended(&self, call: u32, how: Option<CallEnded>) -> bool {
         let waiting = self.calls.lock().expect("nothing panics while it is held").remove(&call);
+        let known = waiting.is_some();
         if let (Some(waiting), Some(how)) = (waiting, how) {
             // Nobody may care.
             let _ = waiting.send(how);
         }
+        known
     }
 }
 

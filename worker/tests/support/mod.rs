@@ -15,6 +15,9 @@ use toolfleet_worker::isolation::{Host, IsolationConfig, LogLevel, RunEnd, RunRe
 /// A root, built next to the test.
 pub fn root_binary(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("the test knows its own path");
+    if name.starts_with('/') {
+        return name.into();
+    }
     let path = here.ancestors().nth(2).expect("tests run from target/PROFILE/deps").join(name);
     assert!(
         path.exists(),

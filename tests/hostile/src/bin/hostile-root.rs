@@ -1,5 +1,6 @@
-//! A sandbox root whose calls and templates are taken over by native code.
+//! A sandbox root whose templates and calls are taken over by native code. Started under the name
+//! `without-A,B`, it leaves the layers A and B out (a `_` stands for a space).
 
 fn main() {
-    toolfleet_sandbox::root::main(toolfleet_sandbox::Payload::default())
+    toolfleet_sandbox::root::main(toolfleet_hostile::native::payload())
 }

@@ -16,7 +16,7 @@ const PAGE_BYTES: usize = 4096;
 /// Blocks of this size and more, up to a page, get a page. The smallest of the engine's arenas is larger.
 const ARENA_BYTES_MIN: usize = 3585;
 /// Address space for pages, not memory; past it the C library serves arenas too.
-const SPACE_BYTES: usize = 512 * 1024 * 1024;
+pub const SPACE_BYTES: usize = 512 * 1024 * 1024;
 
 /// How much the engine may allocate, and whether it ever wanted more.
 #[derive(Clone, Default)]

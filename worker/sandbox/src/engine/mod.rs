@@ -9,6 +9,7 @@ mod random;
 mod url;
 
 pub use bridge::Finished;
+pub use heap::SPACE_BYTES;
 
 use crate::wire::{Load, Start};
 use bridge::{Bridge, Shared};
@@ -362,10 +363,7 @@ fn over_memory(memory_bytes: u64) -> String {
 }
 
 fn over_time(start: &Start<'_>) -> String {
-    format!(
-        "the call took longer than its {} s: do less in one call, or wait for less",
-        start.wall_ms as f64 / 1000.0
-    )
+    format!("the call took longer than its {} s: do less in one call, or wait for less", start.wall_ms as f64 / 1000.0)
 }
 
 fn too_slow_to_load() -> CallError {
