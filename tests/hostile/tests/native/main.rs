@@ -10,8 +10,10 @@ mod wire;
 use serde_json::json;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
+use toolfleet_hostile::processes_below;
 use toolfleet_hostile::support::{TestHost, request, root_binary, start_from, tool, value};
 use toolfleet_protocol::Limits;
 use toolfleet_worker::isolation::{IsolationConfig, RunEnd, Sandbox};
@@ -29,6 +31,12 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 impl Broken {
     async fn without(layers: &[&str]) -> Self {
         let turn = ONE_AT_A_TIME.lock().await;
+        // The sandbox before this one takes a moment to go.
+        let end = Instant::now() + Duration::from_secs(5);
+        while !processes_below("tf-call").is_empty() {
+            assert!(Instant::now() < end, "an earlier call is still there");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         let name = TempDir::new().expect("a folder");
         // The root reads from its own name what it is to leave out.
         let link = name.path().join(format!("without-{}", layers.join(",").replace(' ', "_")));

@@ -165,12 +165,6 @@ async fn every_namespace_is_its_own_and_the_user_nobody() {
 /// Which namespaces of a running call differ from this process's, and who it is.
 async fn seen_from_outside(without: &[&str]) -> (Vec<(&'static str, bool)>, String) {
     use toolfleet_hostile::processes_below;
-    // The sandbox before this one takes a moment to go.
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
-    while !processes_below("tf-call").is_empty() {
-        assert!(std::time::Instant::now() < end, "an earlier call is still there");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
     let broken = Broken::without(without).await;
     let waits = crate::tool("() => new Promise(done => setTimeout(done, 900))");
     let call = broken
