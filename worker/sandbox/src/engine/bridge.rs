@@ -14,6 +14,8 @@ use toolfleet_protocol::Limits;
 
 /// A line is cut to this; the budget of a call is a few hundred of them.
 const LINE_BYTES_MAX: usize = 8 * 1024;
+/// What a line costs of the budget besides its text: without it a call could write as many empty lines as it has bytes.
+const LINE_COST_BYTES: u64 = 16;
 /// The largest delay that a timer keeps; a longer one is as good as never within any call.
 const TIMER_MS_MAX: f64 = 86_400_000.0 * 365.0;
 
@@ -114,7 +116,7 @@ impl Bridge {
             cut -= 1;
         }
         let fields = if fields.len() > LINE_BYTES_MAX { "{\"dropped\":\"fields over 8 kB\"}" } else { fields };
-        let cost = (cut + fields.len() + 1) as u64;
+        let cost = (cut + fields.len()) as u64 + LINE_COST_BYTES;
         if cost > self.log_bytes_left {
             self.log_lines_dropped += 1;
             return;
@@ -146,27 +148,30 @@ pub fn native<'js>(ctx: &Ctx<'js>, bridge: &Shared, random: &Random) -> Result<O
     native.set(
         "send",
         Function::new(ctx.clone(), move |ordinal: u32, method: u16, arguments: rquickjs::String<'_>| {
-            memory::text(&arguments).is_some_and(|text| state.borrow().send_host_call(ordinal, method, &text))
+            let arguments = memory::text(&arguments)?;
+            Ok::<_, rquickjs::Error>(state.borrow().send_host_call(ordinal, method, &arguments))
         })?,
     )?;
     let state = share();
     native.set(
         "log",
         Function::new(ctx.clone(), move |level: u8, message: rquickjs::String<'_>, fields: rquickjs::String<'_>| {
-            let message = memory::text(&message).unwrap_or_else(|| "(a line that isn't text)".into());
-            state.borrow_mut().log(level, &message, &memory::text(&fields).unwrap_or_default());
+            let (message, fields) = (memory::text(&message)?, memory::text(&fields)?);
+            state.borrow_mut().log(level, &message, &fields);
+            Ok::<_, rquickjs::Error>(())
         })?,
     )?;
     let state = share();
     native.set(
         "finish",
         Function::new(ctx.clone(), move |ok: bool, json: rquickjs::String<'_>| {
-            let json = memory::text(&json).map(well_formed).unwrap_or_else(|| "null".into());
+            let json = well_formed(memory::text(&json)?);
             let mut bridge = state.borrow_mut();
             // The first one counts.
             if bridge.finished.is_none() {
                 bridge.finished = Some(if ok { Finished::Value(json) } else { Finished::Failure(json) });
             }
+            Ok::<_, rquickjs::Error>(())
         })?,
     )?;
     let state = share();
@@ -199,7 +204,7 @@ fn text_functions<'js>(ctx: &Ctx<'js>, native: &Object<'js>) -> Result<()> {
     native.set(
         "utf8Encode",
         Function::new(ctx.clone(), |ctx: Ctx<'js>, text: rquickjs::String<'js>| {
-            TypedArray::<u8>::new(ctx, memory::text(&text).unwrap_or_default().into_bytes())
+            TypedArray::<u8>::new(ctx, memory::text(&text)?.into_bytes())
         })?,
     )?;
     native.set(
@@ -214,25 +219,50 @@ fn text_functions<'js>(ctx: &Ctx<'js>, native: &Object<'js>) -> Result<()> {
     )?;
     native.set(
         "btoa",
-        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Option<String> {
+        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Result<Option<String>> {
             let bytes: Option<Vec<u8>> =
                 memory::text(&text)?.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
-            Some(base64::engine::general_purpose::STANDARD.encode(bytes?))
+            Ok(bytes.map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes)))
         })?,
     )?;
     native.set(
         "atob",
-        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Option<String> {
+        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Result<Option<String>> {
             let compact: String = memory::text(&text)?.chars().filter(|c| !c.is_ascii_whitespace()).collect();
             let compact = compact.trim_end_matches('=');
-            let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(compact).ok()?;
-            Some(bytes.into_iter().map(char::from).collect())
+            let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(compact).ok();
+            Ok(bytes.map(|bytes| bytes.into_iter().map(char::from).collect()))
         })?,
     )?;
-    native.set("urlParse", Function::new(ctx.clone(), super::url::parse)?)?;
-    native.set("urlSet", Function::new(ctx.clone(), super::url::set)?)?;
-    native.set("formParse", Function::new(ctx.clone(), super::url::form_parse)?)?;
-    native.set("formSerialize", Function::new(ctx.clone(), super::url::form_serialize)?)
+    url_functions(ctx, native)
+}
+
+fn url_functions<'js>(ctx: &Ctx<'js>, native: &Object<'js>) -> Result<()> {
+    use super::url;
+    use rquickjs::String as Text;
+    native.set(
+        "urlParse",
+        Function::new(ctx.clone(), |text: Text<'_>, base: Option<Text<'_>>| -> Result<Option<String>> {
+            let base = base.map(|base| memory::text(&base)).transpose()?;
+            Ok(url::parse(&memory::text(&text)?, base.as_deref()))
+        })?,
+    )?;
+    native.set(
+        "urlSet",
+        Function::new(ctx.clone(), |href: Text<'_>, name: Text<'_>, value: Text<'_>| -> Result<Option<String>> {
+            Ok(url::set(&memory::text(&href)?, &memory::text(&name)?, &memory::text(&value)?))
+        })?,
+    )?;
+    native.set(
+        "formParse",
+        Function::new(ctx.clone(), |text: Text<'_>| -> Result<String> { Ok(url::form_parse(&memory::text(&text)?)) })?,
+    )?;
+    native.set(
+        "formSerialize",
+        Function::new(ctx.clone(), |json: Text<'_>| -> Result<String> {
+            Ok(url::form_serialize(&well_formed(memory::text(&json)?)))
+        })?,
+    )
 }
 
 /// JSON text in which no escape stands for half a character: the engine writes lone surrogates as `\ud800`, which

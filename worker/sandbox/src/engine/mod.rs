@@ -5,6 +5,7 @@ mod facade;
 mod heap;
 mod memory;
 mod modules;
+mod prelude;
 mod random;
 mod url;
 
@@ -14,10 +15,11 @@ use crate::wire::Load;
 use bridge::{Bridge, Shared};
 use heap::{Heap, Refused};
 use modules::Files;
+use prelude::{Begun, Functions};
 use random::Random;
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
-use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Module, Object, Persistent, Promise, Runtime};
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Module, Persistent, Promise, Runtime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -42,20 +44,7 @@ pub struct Engine {
     rejections: Rejections,
 }
 
-/// What the prelude gave back.
-#[derive(Clone)]
-struct Functions {
-    describe: Persistent<Function<'static>>,
-    begin: Persistent<Function<'static>>,
-    settle: Persistent<Function<'static>>,
-    fire: Persistent<Function<'static>>,
-    pending: Persistent<Function<'static>>,
-}
-
 type Rejections = Rc<RefCell<Vec<(Persistent<rquickjs::Value<'static>>, Persistent<rquickjs::Value<'static>>)>>>;
-
-const PRELUDE: &str = include_str!("prelude.js");
-const INSPECT: &str = include_str!("inspect.js");
 
 impl Engine {
     /// Makes an engine and evaluates the bundle in it. It is never torn down: its process ends, which costs less and
@@ -75,12 +64,8 @@ impl Engine {
         let rejections = note_rejections(&runtime);
         let context = Context::full(&runtime).map_err(engine_error)?;
         let random = Random::default();
-        let functions = context
-            .with(|ctx| {
-                let functions = prelude(&ctx, &bridge, &random)?;
-                Ok(functions)
-            })
-            .map_err(engine_error)?;
+        let functions =
+            context.with(|ctx| prelude::evaluate(&ctx, &bridge, &random, load.inspect)).map_err(engine_error)?;
         let engine: &'static Self =
             Box::leak(Box::new(Self { runtime, context, bridge, random, refused, functions, rejections }));
         engine.evaluate(&load.bundle)?;
@@ -174,13 +159,11 @@ impl Engine {
     /// What the bundle registered, as JSON of an inspection.
     pub fn inspect(&self) -> Result<String, CallError> {
         self.context.with(|ctx| {
-            let look = || -> rquickjs::Result<String> {
-                let native = bridge::native(&ctx, &self.bridge, &self.random)?;
-                let make: Function<'_> = ctx.eval_with_options(INSPECT, platform_code())?;
-                let inspect: Function<'_> = make.call((native,))?;
-                inspect.call(())
-            };
-            look().catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
+            let inspect = self.functions.inspect.clone().ok_or_else(|| {
+                CallError::new(FailureKind::LoadFailed, "the engine was not made ready for an inspection")
+            })?;
+            let looked = inspect.restore(&ctx).and_then(|inspect| inspect.call(()));
+            looked.catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
         })
     }
 
@@ -197,7 +180,8 @@ impl Engine {
         let limits_json = serde_json::to_string(&start.limits).unwrap_or_default();
         let begun = self.context.with(|ctx| {
             let begin = self.functions.begin.clone().restore(&ctx)?;
-            begin.call::<_, ()>((start.tool.as_str(), input, context_json, limits_json))
+            let promise: Promise<'_> = begin.call((start.tool.as_str(), input, context_json, limits_json))?;
+            Ok::<_, rquickjs::Error>(Persistent::save(&ctx, promise))
         });
         if begun.is_err() && !self.bridge.borrow().interrupted {
             return self.out_of_memory(start);
@@ -215,6 +199,9 @@ impl Engine {
             if interrupted || Instant::now() >= deadline {
                 return failure(FailureKind::Timeout, over_time(start));
             }
+            if begun.as_ref().is_ok_and(|begun| self.is_rejected(begun)) {
+                return self.out_of_memory(start);
+            }
             match self.wait(&reader) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -227,6 +214,12 @@ impl Engine {
                 Err(()) => crate::process::exit_now(crate::call::EXIT_ABANDONED),
             }
         }
+    }
+
+    /// The tool's run catches all that there is to catch: what it could not tell was for want of memory.
+    fn is_rejected(&self, begun: &Begun) -> bool {
+        self.context
+            .with(|ctx| begun.clone().restore(&ctx).is_ok_and(|promise| promise.state() == PromiseState::Rejected))
     }
 
     /// The call's last frame.
@@ -366,30 +359,6 @@ fn too_slow_to_load() -> CallError {
 fn failure(kind: FailureKind, message: impl Into<String>) -> Finished {
     let error = CallError::new(kind, message);
     Finished::Failure(serde_json::to_string(&error).unwrap_or_default())
-}
-
-/// Platform code is evaluated in strict mode, under a name that no plugin's file has.
-fn platform_code() -> EvalOptions {
-    let mut options = EvalOptions::default();
-    options.global = true;
-    options.strict = true;
-    options.filename = Some("<toolfleet>".into());
-    options
-}
-
-fn prelude(ctx: &Ctx<'_>, bridge: &Shared, random: &Random) -> rquickjs::Result<Functions> {
-    let native = bridge::native(ctx, bridge, random)?;
-    let make: Function<'_> = ctx.eval_with_options(PRELUDE, platform_code())?;
-    let methods = ctx.json_parse(facade::methods())?;
-    let functions: Object<'_> = make.call((native, methods))?;
-    let take = |name: &str| functions.get::<_, Function<'_>>(name).map(|function| Persistent::save(ctx, function));
-    Ok(Functions {
-        describe: take("describe")?,
-        begin: take("begin")?,
-        settle: take("settle")?,
-        fire: take("fire")?,
-        pending: take("pending")?,
-    })
 }
 
 fn interrupt_at_the_deadline(runtime: &Runtime, bridge: &Shared) {
