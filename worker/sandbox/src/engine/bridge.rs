@@ -1,5 +1,6 @@
 //! The functions that the prelude calls: the socket, time, chance, text. Data crosses as text and numbers only.
 
+use super::heap::Refused;
 use super::memory;
 use super::random::Random;
 use crate::{socket, wire};
@@ -16,6 +17,8 @@ use toolfleet_protocol::Limits;
 const LINE_BYTES_MAX: usize = 8 * 1024;
 /// What a line costs of the budget besides its text: without it a call could write as many empty lines as it has bytes.
 const LINE_COST_BYTES: u64 = 16;
+/// An error's getters have so long to give their texts.
+const READING_MAX: Duration = Duration::from_millis(200);
 /// The largest delay that a timer keeps; a longer one is as good as never within any call.
 const TIMER_MS_MAX: f64 = 86_400_000.0 * 365.0;
 
@@ -32,8 +35,12 @@ pub struct Bridge {
     pub finished: Option<Finished>,
     pub limits: Limits,
     pub deadline: Instant,
-    /// The engine was interrupted at the deadline.
+    /// The engine was interrupted, at the deadline or when reading an error took too long.
     pub interrupted: bool,
+    /// Set while what was thrown is read, whose getters are a plugin's code.
+    pub reading_until: Option<Instant>,
+    /// The engine's heap was refused memory at some time.
+    refused: Refused,
     started: Instant,
     log_bytes_left: u64,
     log_lines_dropped: u64,
@@ -44,13 +51,15 @@ pub struct Bridge {
 pub type Shared = Rc<RefCell<Bridge>>;
 
 impl Bridge {
-    pub fn new(limits: Limits, deadline: Instant) -> Self {
+    pub fn new(limits: Limits, deadline: Instant, refused: Refused) -> Self {
         Self {
             socket: None,
             finished: None,
             limits,
             deadline,
             interrupted: false,
+            reading_until: None,
+            refused,
             started: Instant::now(),
             log_bytes_left: limits.log_bytes_max,
             log_lines_dropped: 0,
@@ -61,7 +70,17 @@ impl Bridge {
 
     /// A call begins: its own clock, its own budgets.
     pub fn begin(&mut self, socket: OwnedFd, limits: Limits, deadline: Instant) {
-        *self = Self { socket: Some(socket), ..Self::new(limits, deadline) };
+        *self = Self { socket: Some(socket), ..Self::new(limits, deadline, Rc::clone(&self.refused)) };
+    }
+
+    /// Is time over?
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.deadline || self.reading_until.is_some_and(|until| now >= until)
+    }
+
+    /// From now on what was thrown is read, or no longer.
+    pub fn reading(&mut self, begins: bool) {
+        self.reading_until = begins.then(|| Instant::now() + READING_MAX);
     }
 
     /// The next timer's time.
@@ -174,6 +193,10 @@ pub fn native<'js>(ctx: &Ctx<'js>, bridge: &Shared, random: &Random) -> Result<O
             Ok::<_, rquickjs::Error>(())
         })?,
     )?;
+    let state = share();
+    native.set("wasRefusedMemory", Function::new(ctx.clone(), move || state.borrow().refused.get())?)?;
+    let state = share();
+    native.set("reading", Function::new(ctx.clone(), move |begins: bool| state.borrow_mut().reading(begins))?)?;
     let state = share();
     native
         .set("timerSet", Function::new(ctx.clone(), move |id: u32, ms: f64| state.borrow_mut().set_timer(id, ms))?)?;

@@ -59,7 +59,7 @@ impl Engine {
         runtime.set_max_stack_size(STACK_BYTES);
         let files = Files(Rc::new(load.bundle.clone()));
         runtime.set_loader(files.clone(), files);
-        let bridge: Shared = Rc::new(RefCell::new(Bridge::new(load.limits, deadline)));
+        let bridge: Shared = Rc::new(RefCell::new(Bridge::new(load.limits, deadline, Rc::clone(&refused))));
         interrupt_at_the_deadline(&runtime, &bridge);
         let rejections = note_rejections(&runtime);
         let context = Context::full(&runtime).map_err(engine_error)?;
@@ -144,16 +144,27 @@ impl Engine {
             message: String,
             stack: Option<String>,
         }
-        let described = thrown.and_then(|thrown| {
-            let describe = self.functions.describe.clone().restore(ctx).ok()?;
-            let json: String = describe.call((thrown,)).ok()?;
-            serde_json::from_str::<Described>(&json).ok()
-        });
+        let described = thrown
+            .and_then(|thrown| self.read(ctx, thrown))
+            .and_then(|json| serde_json::from_str::<Described>(&json).ok());
         match described {
             Some(Described { name, message, stack }) => CallError { kind: FailureKind::Thrown, name, message, stack },
-            // What can't even be described was thrown with no memory left to do so.
-            None => CallError::new(FailureKind::Thrown, "out of memory"),
+            // What can't even be described was thrown with no memory left to do so, or doesn't want to be read.
+            None if self.refused.get() => CallError::new(FailureKind::Thrown, "out of memory"),
+            None => CallError::new(FailureKind::Thrown, UNREADABLE),
         }
+    }
+
+    /// What was thrown, as JSON; nothing where its getters take too long, or no memory is left.
+    fn read<'js>(&self, ctx: &Ctx<'js>, thrown: rquickjs::Value<'js>) -> Option<String> {
+        self.bridge.borrow_mut().reading(true);
+        let describe = self.functions.describe.clone().restore(ctx);
+        let told = describe.and_then(|describe| describe.call::<_, String>((thrown,)));
+        self.bridge.borrow_mut().reading(false);
+        if told.is_err() {
+            drop(ctx.catch());
+        }
+        told.ok()
     }
 
     /// What the bundle registered, as JSON of an inspection.
@@ -188,13 +199,16 @@ impl Engine {
         }
         loop {
             self.run_jobs();
-            let (finished, interrupted) = {
+            let (finished, interrupted, is_reading) = {
                 let mut bridge = self.bridge.borrow_mut();
-                (bridge.finished.take(), bridge.interrupted)
+                (bridge.finished.take(), bridge.interrupted, bridge.reading_until.is_some())
             };
             if let Some(finished) = finished {
                 self.log_rejections();
                 return self.within_limits(finished, start);
+            }
+            if interrupted && is_reading && Instant::now() < deadline {
+                return failure(FailureKind::Thrown, UNREADABLE);
             }
             if interrupted || Instant::now() >= deadline {
                 return failure(FailureKind::Timeout, over_time(start));
@@ -315,19 +329,22 @@ impl Engine {
     fn log_rejections(&self) {
         let all = std::mem::take(&mut *self.rejections.borrow_mut());
         for (_, reason) in all {
-            let told = self.context.with(|ctx| -> rquickjs::Result<String> {
-                let describe = self.functions.describe.clone().restore(&ctx)?;
-                describe.call((reason.restore(&ctx)?,))
-            });
+            let told = self.context.with(|ctx| self.read(&ctx, reason.restore(&ctx).ok()?));
+            let is_readable = told.is_some();
             let message = told
-                .ok()
                 .and_then(|json| serde_json::from_str::<serde_json::Value>(&json).ok())
                 .and_then(|described| described["message"].as_str().map(str::to_owned))
-                .unwrap_or_default();
+                .unwrap_or_else(|| UNREADABLE.into());
             self.bridge.borrow_mut().log(2, &format!("a promise was rejected and nobody awaits it: {message}"), "");
+            if !is_readable {
+                break;
+            }
         }
     }
 }
+
+const UNREADABLE: &str =
+    "something was thrown whose message, name or stack takes too long to read: make them plain texts";
 
 /// What is thrown for want of memory, as the prelude describes it: with some left, or with none.
 fn is_out_of_memory(message: &str) -> bool {
@@ -366,7 +383,7 @@ fn interrupt_at_the_deadline(runtime: &Runtime, bridge: &Shared) {
     runtime.set_interrupt_handler(Some(Box::new(move || {
         // The bridge may be in use by the very function that is interrupted; the next poll comes soon.
         let Ok(mut bridge) = state.try_borrow_mut() else { return false };
-        bridge.interrupted |= Instant::now() >= bridge.deadline;
+        bridge.interrupted |= bridge.is_due(Instant::now());
         bridge.interrupted
     })));
 }

@@ -22,7 +22,10 @@
       }
       value = await apply(handler, tool, [parse(inputJson), deepFreeze(parse(contextJson))]);
     } catch (error) {
-      finishFailed("thrown", describe(error));
+      native.reading(true);
+      const described = describe(error);
+      native.reading(false);
+      finishFailed("thrown", described);
       return;
     }
     // A result that is far too large isn't written down first.

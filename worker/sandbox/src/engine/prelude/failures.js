@@ -33,7 +33,8 @@
     }
     let message = field(error, "message");
     if (message === undefined || message === "") {
-      message = field(error, "name") ?? asJson(error) ?? "an object without a message was thrown";
+      message = field(error, "name") ?? asJson(error);
+      if (message === undefined || message === "{}") message = "an object without a message was thrown";
     }
     if (depth > 0) {
       try {
@@ -61,8 +62,9 @@
       stack: stack === undefined || stack === "" ? undefined : slice(stack, 0, STACK_MAX),
     };
   };
-  // With no memory left for an error, the engine throws `null`.
-  const isOutOfMemory = (error) => error === null || field(error, "message") === "out of memory";
+  // With no memory left for an error the engine throws `null`, which a plugin may throw too.
+  const isOutOfMemory = (error) =>
+    native.wasRefusedMemory() && (error === null || field(error, "message") === "out of memory");
 
   Object.assign(kit, { field, asJson, messageOf, describe, isOutOfMemory });
 });
