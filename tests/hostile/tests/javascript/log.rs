@@ -98,7 +98,7 @@ async fn a26_a_line_without_end_is_cut() {
         &[
             "() => { console.log('x'.repeat(100e6)); return 'on' }",
             "() => { console.log('x'.repeat(50e6), 'y'.repeat(50e6)); return 'on' }",
-            "() => { console.log(...Array(1e5).fill('xyz')); return 'on' }",
+            "() => { console.log(...Array(6e4).fill('xyz')); return 'on' }",
             "() => { host.log.warn('x'.repeat(100e6), { y: 1 }); return 'on' }",
             "() => { host.log.warn('xx', { y: 'y'.repeat(20e6) }); return 'on' }",
             "() => { console.log(new Error('x'.repeat(30e6))); return 'on' }",
@@ -139,9 +139,8 @@ async fn a26_whatever_is_logged_the_call_goes_on() {
         let thrown = 0; for (const v of values) for (const f of [console.log, console.error, host.log.info, (v) => host.log.warn('m', v), (v) => console.assert(false, v)]) \
             { try { f(v) } catch (e) { thrown++ } } return thrown }";
     logged(&[odd], |handler, value, lines| {
-        // One of the values, a Proxy, throws when it is asked for its prototype: at four of the five.
-        assert!(value.as_u64().is_some_and(|thrown| thrown <= 4), "{value} thrown");
-        assert!(lines.len() >= 12 * 5 - 4, "{handler}: {} lines", lines.len());
+        assert_eq!(*value, json!(0), "{handler}: some were thrown");
+        assert_eq!(lines.len(), 12 * 5, "{handler}");
     })
     .await;
 }

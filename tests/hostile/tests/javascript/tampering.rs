@@ -4,7 +4,7 @@ use serde_json::json;
 use std::sync::Arc;
 use toolfleet_hostile::support::{TestHost, failure, sandbox, value};
 use toolfleet_hostile::{Watch, attack_request, long_wall_ms, next_call, turn};
-use toolfleet_protocol::FailureKind;
+use toolfleet_protocol::{FailureKind, Outcome};
 use toolfleet_worker::isolation::Host;
 
 /// Done before the platform is used. None of these touches what the language itself lets decide a promise's or a
@@ -19,14 +19,13 @@ const TAMPERINGS: &[&str] = &[
     "Promise.prototype.constructor = function () { throw 'constructor' }; Object.defineProperty(Promise, Symbol.species, { get() { throw 'species' } })",
     "for (const name of Object.getOwnPropertyNames(Array.prototype)) if (name !== 'length') Array.prototype[name] = () => { throw name }",
     "Array.prototype[Symbol.iterator] = () => { throw 'iterator' }; Object.getPrototypeOf([][Symbol.iterator]).next = () => { throw 'next' }",
-    "for (let i = 0; i < 20; i++) Object.defineProperty(Array.prototype, i, { get() { return 'got' }, set() { throw 'index' }, configurable: true })",
     "Object.setPrototypeOf(Array.prototype, new Proxy({}, { get() { throw 'get' }, set() { throw 'set' }, has() { throw 'has' } }))",
     "for (const o of [Map.prototype, Set.prototype, String.prototype, Symbol.prototype, Number.prototype, RegExp.prototype, Date.prototype]) \
         for (const name of Object.getOwnPropertyNames(o)) { try { Object.defineProperty(o, name, { value() { throw name } }) } catch {} }",
     "for (const name of ['call', 'apply', 'bind', 'toString']) Function.prototype[name] = () => { throw name }",
-    "for (const o of [Reflect, Object, Math, Number, String, Symbol]) for (const name of Object.getOwnPropertyNames(o)) { try { if (typeof o[name] === 'function') o[name] = () => { throw name } } catch {} }",
+    "const names = Object.getOwnPropertyNames; for (const o of [Reflect, Object, Math, Number, String, Symbol]) for (const name of names(o)) { try { if (typeof o[name] === 'function') o[name] = () => { throw name } } catch {} }",
     "for (const name of ['value', 'get', 'set', 'name', 'message', 'stack', 'kind', 'resolve', 'reject', 'callback', 'values', 'every', 'limits', 'writable', 'enumerable', 'cause', 'errors', 'configurable', 'path', 'number', 'loading', 'hostCallsMax', 'code', 'handler']) \
-        Object.defineProperty(Object.prototype, name, { get() { throw 'read ' + name }, set() { throw 'write ' + name } })",
+        Object.defineProperty(Object.prototype, name, { __proto__: null, get() { throw 'read ' + name }, set() { throw 'write ' + name } })",
     "for (const name of ['value', 'get', 'set', 'cause', 'errors', 'stack', 'message']) Object.prototype[name] = 'inherited'",
     "Error.prototype.name = 5; Error.prototype.message = {}; Error.prototype.toString = () => { throw 1 }; Error.captureStackTrace = null",
     "Error.stackTraceLimit = { valueOf() { for (;;); } }; Error.prepareStackTrace = () => { throw 'prepare' }",
@@ -69,6 +68,7 @@ async fn a22_result_errors_host_calls_and_context_stay_right() {
         let code = handler(tampering, "return result");
         let host = Arc::new(TestHost::default());
         let end = sandbox.run(attack_request(&code, long_wall_ms()), Arc::clone(&host) as Arc<dyn Host>).await;
+        assert!(matches!(end.outcome, Outcome::Ok { .. }), "{tampering}: {end:?}");
         assert_eq!(value(&end), expected, "{tampering}");
         assert_eq!(*host.lines.lock().unwrap(), ["Info told", "Info seen {\"b\":1} 7"], "{tampering}");
 
@@ -108,6 +108,12 @@ async fn a22_what_the_language_lets_decide_decides_for_the_plugins_own_values_al
                 const then = Promise.prototype.then; let times = 0; Promise.prototype.then = function (...all) { times++; return Reflect.apply(then, this, all) }; \
                 const both = [await b, await a]; return [both, times] }",
             json!([["10", "20"], 0]),
+        ),
+        // The engine's own writer of JSON meets setters of arrays; what the platform writes doesn't.
+        (
+            "async () => { for (let i = 0; i < 20; i++) Object.defineProperty(Array.prototype, i, { set() { throw 'index' } }); \
+                return await host.settings.get('k') }",
+            json!("k"),
         ),
         (
             "async () => { Object.defineProperty(Object.prototype, 'then', { get() { throw new Error('mine') } }); try { return await ({}) } catch (e) { return e.message } }",

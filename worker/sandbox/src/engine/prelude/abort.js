@@ -1,7 +1,7 @@
 // `AbortController` and `AbortSignal`.
 (function (native, kit) {
   "use strict";
-  const { apply, define, list, named } = kit;
+  const { apply, define, list, named, text } = kit;
   const setTimeout = kit.setTimeout;
 
   class AbortSignal {
@@ -36,7 +36,7 @@
     }
     static timeout(ms) {
       const signal = new AbortSignal();
-      setTimeout(() => signal.#abort(named("TimeoutError", `the time of ${ms} ms is over`)), ms);
+      setTimeout(() => signal.#abort(named("TimeoutError", "the time of " + text(ms) + " ms is over")), ms);
       return signal;
     }
     static any(signals) {

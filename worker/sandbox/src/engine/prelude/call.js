@@ -1,13 +1,13 @@
 // Runs a tool, and tells how it ended.
 (function (native, kit) {
   "use strict";
-  const { apply, deepFreeze, describe, hasOwn, isOutOfMemory, messageOf, parse, state, stringify } = kit;
+  const { apply, deepFreeze, describe, hasOwn, isOutOfMemory, messageOf, parse, state, stringify, write } = kit;
 
-  const finishFailed = (kind, description) => native.finish(false, stringify({ __proto__: null, kind, ...description }));
+  const finishFailed = (kind, description) => native.finish(false, write({ __proto__: null, kind, ...description }));
   const tooLarge = (what) =>
     finishFailed("tooLarge", {
       message:
-        `the result is ${what}, and a call may return ${state.limits.resultBytesMax} bytes: return less, or write it to ` +
+        "the result is " + what + ", and a call may return " + state.limits.resultBytesMax + " bytes: return less, or write it to " +
         "a file of the workspace",
     });
   const run = async (name, inputJson, contextJson) => {
@@ -17,7 +17,7 @@
       const tool = typeof tools === "object" && tools !== null && hasOwn(tools, name) ? tools[name] : undefined;
       const handler = tool === undefined || tool === null ? undefined : tool.handler;
       if (typeof handler !== "function") {
-        finishFailed("toolNotFound", { message: `the plugin registers no tool ${name}` });
+        finishFailed("toolNotFound", { message: "the plugin registers no tool " + name });
         return;
       }
       value = await apply(handler, tool, [parse(inputJson), deepFreeze(parse(contextJson))]);
@@ -31,7 +31,7 @@
     // A result that is far too large isn't written down first.
     const { resultBytesMax } = state.limits;
     if (typeof value === "string" && value.length > resultBytesMax) {
-      tooLarge(`text of ${value.length} characters`);
+      tooLarge("text of " + value.length + " characters");
       return;
     }
     let json;
@@ -40,14 +40,14 @@
     } catch (error) {
       // Writing it down is what used up the memory.
       if (isOutOfMemory(error)) tooLarge("more than fits into the call's memory as JSON");
-      else finishFailed("unserializable", { message: `the returned value isn't plain JSON: ${messageOf(error, 1)}` });
+      else finishFailed("unserializable", { message: "the returned value isn't plain JSON: " + messageOf(error, 1) });
       return;
     }
-    if (json !== undefined && json.length > resultBytesMax) tooLarge(`JSON of ${json.length} characters`);
+    if (json !== undefined && json.length > resultBytesMax) tooLarge("JSON of " + json.length + " characters");
     else native.finish(true, json ?? "null");
   };
   Object.assign(kit, {
-    describeAsJson: (error) => stringify(describe(error)),
+    describeAsJson: (error) => write(describe(error)),
     // The promise is rejected only where not even the call's end could be told for want of memory.
     begin: (name, inputJson, contextJson, limitsJson) => {
       state.limits = parse(limitsJson);

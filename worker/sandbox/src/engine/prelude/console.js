@@ -1,16 +1,15 @@
 // `console`, whose lines are those of `host.log`.
 (function (native, kit) {
   "use strict";
-  const { asJson, define, field, list, slice, NativeString } = kit;
-  const NativeError = Error;
+  const { asJson, define, field, isError, list, slice, NativeString } = kit;
   // What the bridge would cut off anyway isn't taken across.
   const LINE_CHARS_MAX = 8192;
 
   const show = (value) => {
     if (typeof value === "string") return value;
     if (typeof value === "object" && value !== null) {
-      const stack = value instanceof NativeError ? field(value, "stack") : undefined;
-      if (stack !== undefined) return `${field(value, "name") ?? "Error"}: ${field(value, "message") ?? ""}\n${stack}`;
+      const stack = isError(value) ? field(value, "stack") : undefined;
+      if (stack !== undefined) return (field(value, "name") ?? "Error") + ": " + (field(value, "message") ?? "") + "\n" + stack;
       return asJson(value) ?? "[object]";
     }
     if (typeof value === "function") return "[function]";

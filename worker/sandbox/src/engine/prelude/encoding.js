@@ -32,7 +32,7 @@
     #keepMark;
     constructor(label = "utf-8", options = {}) {
       const name = lower(text(label));
-      if (name !== "utf-8" && name !== "utf8") throw new NativeRangeError(`TextDecoder knows utf-8 only, not ${name}`);
+      if (name !== "utf-8" && name !== "utf8") throw new NativeRangeError("TextDecoder knows utf-8 only, not " + name);
       this.#fatal = !!options.fatal;
       this.#keepMark = !!options.ignoreBOM;
     }

@@ -39,11 +39,11 @@
     if (depth > 0) {
       try {
         const cause = own(error, "cause");
-        if (cause !== undefined) message += ` (cause: ${messageOf(cause, depth - 1)})`;
+        if (cause !== undefined) message += " (cause: " + messageOf(cause, depth - 1) + ")";
         const errors = own(error, "errors");
         if (isArray(errors)) {
           for (let i = 0; i < errors.length && i < CAUSES_MAX; i++) {
-            message += ` [${i + 1}] ${messageOf(errors[i], depth - 1)}`;
+            message += " [" + (i + 1) + "] " + messageOf(errors[i], depth - 1);
           }
         }
       } catch {

@@ -6,9 +6,12 @@
   const mapGet = uncurry(Map.prototype.get), mapSet = uncurry(Map.prototype.set), mapDelete = uncurry(Map.prototype.delete);
   const waiting = new Map();
   let ordinal = 0, pending = 0;
+  // What is refused for being too much is refused by one promise for all: a loop that awaits nothing would fill the
+  // memory with errors.
+  let tooMany = null, tooManyPending = null;
 
   const hostCall = (number, path) => (...values) => {
-    if (state.loading) throw new NativeError(`host.${path} can't be called while the plugin is being loaded: call it in a handler`);
+    if (state.loading) throw new NativeError("host." + path + " can't be called while the plugin is being loaded: call it in a handler");
     const { limits } = state;
     let count = values.length;
     while (count > 0 && values[count - 1] === undefined) count -= 1;
@@ -18,20 +21,21 @@
       for (let i = 0; i < count; i++) json += (i === 0 ? "" : ",") + (stringify(values[i]) ?? "null");
     } catch (error) {
       if (isOutOfMemory(error)) return rejected(error);
-      return rejected(new NativeTypeError(`host.${path}: its arguments must be plain JSON: ${messageOf(error, 0)}`));
+      return rejected(new NativeTypeError("host." + path + ": its arguments must be plain JSON: " + messageOf(error, 0)));
     }
     json += "]";
     if (ordinal >= limits.hostCallsMax) {
-      return rejected(named("LimitError", `a call may make at most ${limits.hostCallsMax} host calls`));
+      return (tooMany ??= rejected(named("LimitError", "a call may make at most " + limits.hostCallsMax + " host calls")));
     }
     if (pending >= limits.hostCallsPendingMax) {
-      return rejected(
-        named("LimitError", `at most ${limits.hostCallsPendingMax} host calls may be pending at once: await some first`),
-      );
+      const most = limits.hostCallsPendingMax;
+      return (tooManyPending ??= rejected(
+        named("LimitError", "at most " + most + " host calls may be pending at once: await some first"),
+      ));
     }
     const own = ordinal;
     if (json.length > limits.hostCallBytesMax || !native.send(own, number, json)) {
-      return rejected(named("LimitError", `host.${path}: its arguments are over ${limits.hostCallBytesMax} bytes`));
+      return rejected(named("LimitError", "host." + path + ": its arguments are over " + limits.hostCallBytesMax + " bytes"));
     }
     ordinal += 1;
     pending += 1;

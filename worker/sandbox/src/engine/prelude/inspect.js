@@ -3,7 +3,7 @@
 // they mean is decided elsewhere.
 (function (native, kit) {
   "use strict";
-  const { getOwnPropertyDescriptor, getPrototypeOf, hasOwn, isArray, list, ownKeys, put, stringify, uncurry } = kit;
+  const { getOwnPropertyDescriptor, getPrototypeOf, hasOwn, isArray, list, ownKeys, put, uncurry, write } = kit;
   const objectPrototype = Object.prototype, arrayPrototype = Array.prototype;
   const descriptionOf = uncurry(getOwnPropertyDescriptor(Symbol.prototype, "description").get);
   const KNOWN = ["description", "parameters", "handler", "alwaysListed", "deferred"];
@@ -17,11 +17,11 @@
     if (depth > DEPTH_MAX) throw { path, what: "nested more than 64 deep" };
     if (value === null || typeof value === "string" || typeof value === "boolean") return value;
     if (typeof value === "number") {
-      if (value - value !== 0) throw { path, what: `the number ${value}` };
+      if (value - value !== 0) throw { path, what: "the number " + value };
       return value;
     }
     if (typeof value === "undefined") throw { path, what: "undefined" };
-    if (typeof value !== "object") throw { path, what: `a ${typeof value}` };
+    if (typeof value !== "object") throw { path, what: "a " + (typeof value) };
     if (native.isProxy(value)) throw { path, what: "a Proxy" };
     for (let i = 0; i < state.above.length; i++) if (state.above[i] === value) throw { path, what: "a cycle" };
     const prototype = getPrototypeOf(value);
@@ -36,7 +36,7 @@
       const key = keys[i];
       if (array && key === "length") continue;
       if (typeof key === "symbol") throw { path, what: "a symbol as a key" };
-      const place = path === "" ? key : `${path}.${key}`;
+      const place = path === "" ? key : path + "." + key;
       const descriptor = getOwnPropertyDescriptor(value, key);
       if (!hasOwn(descriptor, "value")) throw { path: place, what: "a getter" };
       put(result, key, copy(descriptor.value, place, depth + 1, state));
@@ -48,13 +48,13 @@
   const factOf = (value) => {
     if (value === undefined) return fact("absent");
     if (typeof value === "function") return native.isProxy(value) ? fact("proxy") : fact("function");
-    if (typeof value === "number" && value - value !== 0) return fact("other", `number ${value}`);
+    if (typeof value === "number" && value - value !== 0) return fact("other", "number " + value);
     if (typeof value === "symbol" || typeof value === "bigint") return fact("other", typeof value);
     if (typeof value === "object" && value !== null && native.isProxy(value)) return fact("proxy");
     try {
       return fact("json", copy(value, "", 0, { nodes: 0, above: list() }));
     } catch (problem) {
-      return fact("notJson", problem.path === "" ? problem.what : `${problem.path}: ${problem.what}`);
+      return fact("notJson", problem.path === "" ? problem.what : problem.path + ": " + problem.what);
     }
   };
   const factOfProperty = (object, key) => {
@@ -76,7 +76,7 @@
     const shape = shapeOf(descriptor);
     const facts = {
       __proto__: null,
-      name: typeof key === "symbol" ? `Symbol(${descriptionOf(key) ?? ""})` : key,
+      name: typeof key === "symbol" ? "Symbol(" + (descriptionOf(key) ?? "") + ")" : key,
       shape,
       unknown: list(),
     };
@@ -101,6 +101,6 @@
       for (let i = 0; i < keys.length && i < TOOLS_MAX; i++) tools[i] = toolFacts(toolsDescriptor.value, keys[i]);
     }
     const manifest = factOfProperty(globalThis, "manifest");
-    return stringify({ __proto__: null, outcome: "loaded", toolsShape: shape, tools, manifest });
+    return write({ __proto__: null, outcome: "loaded", toolsShape: shape, tools, manifest });
   };
 });

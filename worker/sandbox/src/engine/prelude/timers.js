@@ -12,7 +12,7 @@
     if (state.loading) throw new NativeError("a timer can't be set while the plugin is being loaded: set it in a handler");
     let ms = +delay;
     if (timers >= state.limits.timersMax) {
-      throw named("LimitError", `at most ${state.limits.timersMax} timers may be pending at once`);
+      throw named("LimitError", "at most " + state.limits.timersMax + " timers may be pending at once");
     }
     if (!(ms >= 0)) ms = 0;
     if (every && ms < 1) ms = 1;
@@ -40,7 +40,7 @@
     try {
       apply(timer.callback, undefined, timer.values);
     } catch (error) {
-      native.log(3, `a timer's callback threw ${messageOf(error, 1)}`, "");
+      native.log(3, "a timer's callback threw " + messageOf(error, 1), "");
     }
   };
   kit.setTimeout = setTimer(false);

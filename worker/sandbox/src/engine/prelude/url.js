@@ -1,7 +1,7 @@
 // `URL` and `URLSearchParams`, over the bridge's parser.
 (function (native, kit) {
   "use strict";
-  const { define, defineProperty, keysOf, list, parse, put, slice, stringify, text } = kit;
+  const { define, defineProperty, keysOf, list, parse, put, slice, text, write } = kit;
   const NativeTypeError = TypeError, iterator = Symbol.iterator;
 
   const pair = (key, value) => {
@@ -38,7 +38,7 @@
     }
     #change(pairs) {
       this.#pairs = pairs;
-      if (this.#changed !== null) this.#changed(native.formSerialize(stringify(pairs)));
+      if (this.#changed !== null) this.#changed(native.formSerialize(write(pairs)));
     }
     #select(holds) {
       const kept = list();
@@ -50,33 +50,36 @@
     }
     append(key, value) {
       const pairs = this.#select(() => true);
-      pairs[pairs.length] = pair(`${key}`, `${value}`);
+      pairs[pairs.length] = pair(text(key), text(value));
       this.#change(pairs);
     }
     delete(key, value) {
-      this.#change(this.#select((one) => one[0] !== `${key}` || (value !== undefined && one[1] !== `${value}`)));
+      const name = text(key), only = value === undefined ? undefined : text(value);
+      this.#change(this.#select((one) => one[0] !== name || (only !== undefined && one[1] !== only)));
     }
     get(key) {
-      const found = this.#select((one) => one[0] === `${key}`);
+      const name = text(key), found = this.#select((one) => one[0] === name);
       return found.length === 0 ? null : found[0][1];
     }
     getAll(key) {
-      const found = this.#select((one) => one[0] === `${key}`), values = [];
+      const name = text(key), found = this.#select((one) => one[0] === name), values = [];
       for (let i = 0; i < found.length; i++) put(values, i, found[i][1]);
       return values;
     }
     has(key, value) {
-      return this.#select((one) => one[0] === `${key}` && (value === undefined || one[1] === `${value}`)).length > 0;
+      const name = text(key), only = value === undefined ? undefined : text(value);
+      return this.#select((one) => one[0] === name && (only === undefined || one[1] === only)).length > 0;
     }
     set(key, value) {
+      const name = text(key), set = pair(name, text(value));
       let isSet = false;
       const pairs = this.#select((one) => {
-        const first = one[0] === `${key}` && !isSet;
+        const first = one[0] === name && !isSet;
         isSet ||= first;
-        return first || one[0] !== `${key}`;
+        return first || one[0] !== name;
       });
-      for (let i = 0; i < pairs.length; i++) if (pairs[i][0] === `${key}`) pairs[i] = pair(`${key}`, `${value}`);
-      if (!isSet) pairs[pairs.length] = pair(`${key}`, `${value}`);
+      for (let i = 0; i < pairs.length; i++) if (pairs[i][0] === name) pairs[i] = set;
+      if (!isSet) pairs[pairs.length] = set;
       this.#change(pairs);
     }
     sort() {
@@ -106,19 +109,19 @@
       return this.entries();
     }
     toString() {
-      return native.formSerialize(stringify(this.#pairs));
+      return native.formSerialize(write(this.#pairs));
     }
   }
   const attached = URLSearchParams.attached;
   delete URLSearchParams.attached;
 
-  const parseUrl = (url, base) => native.urlParse(`${url}`, base === undefined ? null : `${base}`);
+  const parseUrl = (url, base) => native.urlParse(text(url), base === undefined ? null : text(base));
   class URL {
     #parts;
     #params = null;
     constructor(url, base) {
       const json = parseUrl(url, base);
-      if (json === null) throw new NativeTypeError(`Invalid URL: ${url}`);
+      if (json === null) throw new NativeTypeError("Invalid URL: " + text(url));
       this.#parts = parse(json);
     }
     static canParse(url, base) {
@@ -128,9 +131,9 @@
       return parseUrl(url, base) === null ? null : new URL(url, base);
     }
     #set(name, value) {
-      const json = native.urlSet(this.#parts.href, name, `${value}`);
+      const json = native.urlSet(this.#parts.href, name, text(value));
       if (json !== null) this.#parts = parse(json);
-      else if (name === "href") throw new NativeTypeError(`Invalid URL: ${value}`);
+      else if (name === "href") throw new NativeTypeError("Invalid URL: " + text(value));
       if (name !== "searchParams") this.#params = null;
     }
     get searchParams() {
