@@ -52,6 +52,11 @@ impl Watch {
             let end = support::run(sandbox, &format!("() => {n}"), json!({})).await;
             assert_eq!(support::value(&end), json!(n));
         }
+        Self::at_rest(sandbox).await
+    }
+
+    /// Lets all templates go, and notes what is held then.
+    pub async fn at_rest(sandbox: &Sandbox) -> Self {
         let end = Instant::now() + SETTLE_WAIT;
         loop {
             sandbox.clear();
@@ -60,6 +65,19 @@ impl Watch {
                 return Self { before: now };
             }
             assert!(Instant::now() < end, "a sandbox that was just used does not come to rest: {now:?}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until a sandbox that was shut down has left nothing at all.
+    pub async fn nothing() {
+        let end = Instant::now() + SETTLE_WAIT;
+        loop {
+            let now = Held::now();
+            if now.processes.is_empty() && now.groups == 0 {
+                return;
+            }
+            assert!(Instant::now() < end, "a sandbox that was shut down leaves {now:?}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -100,6 +118,17 @@ impl Watch {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+}
+
+impl std::fmt::Display for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Held { processes, zombies, descriptors, memory_bytes, groups, groups_in_use } = &self.before;
+        let mib = *memory_bytes as f64 / (1024.0 * 1024.0);
+        write!(
+            f,
+            "{mib:.1} MB, {descriptors} descriptors, {groups} cgroups ({groups_in_use} in use), {zombies} zombies, processes {processes:?}"
+        )
     }
 }
 

@@ -290,7 +290,7 @@ fn url_functions<'js>(ctx: &Ctx<'js>, native: &Object<'js>) -> Result<()> {
 
 /// JSON text in which no escape stands for half a character: the engine writes lone surrogates as `\ud800`, which
 /// is JSON, but no text.
-fn well_formed(json: String) -> String {
+pub(super) fn well_formed(json: String) -> String {
     if !json.contains("\\ud") {
         return json;
     }

@@ -164,7 +164,7 @@ impl Engine {
         if told.is_err() {
             drop(ctx.catch());
         }
-        told.ok()
+        told.ok().map(bridge::well_formed)
     }
 
     /// What the bundle registered, as JSON of an inspection.
@@ -174,7 +174,7 @@ impl Engine {
                 CallError::new(FailureKind::LoadFailed, "the engine was not made ready for an inspection")
             })?;
             let looked = inspect.restore(&ctx).and_then(|inspect| inspect.call(()));
-            looked.catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
+            looked.map(bridge::well_formed).catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
         })
     }
 

@@ -45,7 +45,7 @@
     if (typeof value !== "object" || value === null) return stringify(value);
     let json = "", first = true;
     if (isArray(value)) {
-      for (let i = 0; i < value.length; i++) json += (i === 0 ? "" : ",") + write(value[i]);
+      for (let i = 0; i < value.length; i++) json += (i === 0 ? "" : ",") + (write(value[i]) ?? "null");
       return "[" + json + "]";
     }
     const keys = ownKeys(value);

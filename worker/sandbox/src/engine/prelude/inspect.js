@@ -31,6 +31,8 @@
     }
     state.above[state.above.length] = value;
     const keys = ownKeys(value);
+    // Its places, and its length.
+    if (array && keys.length !== value.length + 1) throw { path, what: "an array with holes" };
     const result = array ? list() : { __proto__: null };
     for (let i = 0; i < keys.length; i++) {
       const key = keys[i];
@@ -41,7 +43,6 @@
       if (!hasOwn(descriptor, "value")) throw { path: place, what: "a getter" };
       put(result, key, copy(descriptor.value, place, depth + 1, state));
     }
-    if (array && result.length !== value.length) throw { path, what: "an array with holes" };
     state.above.length -= 1;
     return result;
   };
