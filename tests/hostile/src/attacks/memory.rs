@@ -39,7 +39,7 @@ pub const MEMORY: &[Attack] = &[
     ),
     Attack::new(
         "A4 in symbols, maps, weak references and big integers",
-        "() => { const m = new Map(), w = new WeakMap(); for (let i = 0;; i++) { const o = {}; m.set(Symbol(i), new WeakRef(o)); w.set(o, o); m.set(1n << BigInt(i % 5000 + 64), o) } }",
+        "() => { const m = new Map(), w = new WeakMap(); for (let i = 0;; i++) { const o = {}; m.set(Symbol(i), new WeakRef(o)); w.set(o, o); m.set(o, 1n << BigInt(i + 40000)) } }",
         Long,
         &[Memory],
     ),
