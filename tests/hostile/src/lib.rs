@@ -1,10 +1,43 @@
 //! What plugins, callers and machines do to a fleet that means it no good, and what must come of it.
 //!
-//! After each attack the worker is alive, nothing is left of it, and the next call is right: [`Watch`] sees to that.
+//! After each attack the worker is alive, nothing is left of it, and the next call is right: [`assault`] and [`Watch`]
+//! see to that.
 
+mod assault;
+pub mod attacks;
 pub mod native;
 #[path = "../../../worker/tests/support/mod.rs"]
 pub mod support;
 mod watch;
 
+pub use assault::{Attack, Expected, Wall, assault, attack_request, next_call, turn};
 pub use watch::{Watch, processes_below};
+
+/// How many times slower than a usual machine this one is; emulated ones set it.
+fn slowness() -> u64 {
+    let given = std::env::var("TOOLFLEET_TEST_SLOWNESS").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(1).max(1)
+}
+
+/// The limit of an attack that is to run into it.
+pub const SHORT_WALL_MS: u64 = 500;
+
+/// The limit of an attack that ends by itself, far before.
+pub fn long_wall_ms() -> u64 {
+    20_000 * slowness()
+}
+
+/// A call is ended so long after its limit at the latest.
+pub fn overrun_ms_max() -> u64 {
+    500 * slowness()
+}
+
+/// The next call after an attack takes no longer; a few milliseconds are usual.
+pub fn next_call_ms_max() -> u64 {
+    1_000 * slowness()
+}
+
+/// What ends at once ends by then.
+pub fn at_once_ms_max() -> u64 {
+    2_000 * slowness()
+}

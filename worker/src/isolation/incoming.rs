@@ -91,9 +91,20 @@ impl Incoming {
     }
 }
 
-/// One line, without what would move a terminal's cursor or fake another line.
+/// Plain text, without what would move a terminal's cursor, turn its writing round or fake another line: what follows
+/// a line's end is set in, as no line of a log is.
 fn plain(message: &str) -> String {
-    message.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    let mut plain = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c {
+            '\n' => plain.push_str("\n    "),
+            '\t' => plain.push(c),
+            '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => plain.push('\u{fffd}'),
+            c if c.is_control() => plain.push('\u{fffd}'),
+            c => plain.push(c),
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -112,6 +123,18 @@ mod tests {
             assert!(matches!(take(&frame[..length]), Ok(None)), "{length}");
         }
         assert!(matches!(take(&frame), Ok(Some(Frame::HostCall { ordinal: 0, .. }))));
+    }
+
+    #[test]
+    fn a_line_is_plain_text() {
+        for (message, expected) in [
+            ("a\tb é 😀", "a\tb é 😀"),
+            ("\u{1b}[31m\u{9b}31m\r\0\u{7f}", "\u{fffd}[31m\u{fffd}31m\u{fffd}\u{fffd}\u{fffd}"),
+            ("a\n{\"level\":\"ERROR\"}", "a\n    {\"level\":\"ERROR\"}"),
+            ("\u{202e}a\u{2028}b\u{2069}", "\u{fffd}a\u{fffd}b\u{fffd}"),
+        ] {
+            assert_eq!(plain(message), expected);
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) fn parse<'a>(
     kind: FileKind,
     goal: Goal,
 ) -> Result<Tree<'a>, Vec<Problem>> {
-    if !nesting::is_shallow(text) {
+    if let Some(byte) = nesting::too_deep_at(text) {
         return Err(vec![
             Problem::error(
                 "nesting-deep",
@@ -86,7 +86,7 @@ pub(crate) fn parse<'a>(
                 ),
                 "split the file, or end statements with ';'",
             )
-            .in_file(path),
+            .at(&Place::of_byte(path, text, byte)),
         ]);
     }
     let text: &'a str = allocator.alloc_str(text);

@@ -13,7 +13,16 @@ pub(crate) const NESTING_MAX: usize = 4096;
 
 /// Is the text surely nested less than [`NESTING_MAX`] levels deep?
 pub(crate) fn is_shallow(text: &str) -> bool {
-    text.len() <= NESTING_MAX || bound(text) <= NESTING_MAX
+    too_deep_at(text).is_none()
+}
+
+/// The byte from which on the text may be nested more than [`NESTING_MAX`] levels deep.
+pub(crate) fn too_deep_at(text: &str) -> Option<usize> {
+    if text.len() <= NESTING_MAX {
+        return None;
+    }
+    let scan = scanned(text);
+    (scan.deepest > NESTING_MAX).then_some(scan.too_deep_at)
 }
 
 /// What opened a level.
@@ -45,16 +54,16 @@ enum Before {
     Unclear,
 }
 
-/// At most how many levels deep any recursive reading of `text` goes. Where the text can't be split into tokens
+/// Finds at most how many levels deep any recursive reading of `text` goes. Where the text can't be split into tokens
 /// without a real parser, every byte that is left counts as a level.
-fn bound(text: &str) -> usize {
+fn scanned(text: &str) -> Scan<'_> {
     let bytes = text.as_bytes();
-    let mut scan = Scan { bytes, at: 0, levels: Vec::new(), open_tokens: 0, deepest: 0 };
+    let mut scan = Scan { bytes, at: 0, levels: Vec::new(), open_tokens: 0, deepest: 0, too_deep_at: 0 };
     scan.push(Opened::Plain);
-    match scan.run() {
-        Some(()) => scan.deepest,
-        None => scan.deepest.max(scan.open_tokens + (bytes.len() - scan.at.min(bytes.len()))),
+    if scan.run().is_none() {
+        scan.deepen(scan.open_tokens + (bytes.len() - scan.at.min(bytes.len())));
     }
+    scan
 }
 
 struct Scan<'a> {
@@ -64,9 +73,18 @@ struct Scan<'a> {
     /// The sum of all levels' tokens.
     open_tokens: usize,
     deepest: usize,
+    /// Where [`NESTING_MAX`] was passed first.
+    too_deep_at: usize,
 }
 
 impl Scan<'_> {
+    fn deepen(&mut self, levels: usize) {
+        if levels > NESTING_MAX && self.deepest <= NESTING_MAX {
+            self.too_deep_at = self.at.min(self.bytes.len());
+        }
+        self.deepest = self.deepest.max(levels);
+    }
+
     fn push(&mut self, opened: Opened) {
         self.levels.push(Level { opened, tokens: 0, kept: 0 });
     }
@@ -75,7 +93,7 @@ impl Scan<'_> {
         if let Some(level) = self.levels.last_mut() {
             level.tokens += 1;
             self.open_tokens += 1;
-            self.deepest = self.deepest.max(self.open_tokens);
+            self.deepen(self.open_tokens);
         }
     }
 
@@ -397,6 +415,17 @@ fn before_slash(word: &[u8]) -> Before {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn bound(text: &str) -> usize {
+        scanned(text).deepest
+    }
+
+    #[test]
+    fn the_place_is_where_it_gets_too_deep() {
+        let brackets = "(".repeat(NESTING_MAX + 9);
+        assert_eq!(too_deep_at(&format!("a;\n{brackets}")), Some(3 + NESTING_MAX));
+        assert_eq!(too_deep_at(&"a;".repeat(NESTING_MAX)), None);
+    }
 
     #[test]
     fn what_nests_is_counted() {

@@ -1,5 +1,6 @@
 //! The functions that the prelude calls: the socket, time, chance, text. Data crosses as text and numbers only.
 
+use super::heap::Bound;
 use super::memory;
 use super::random::Random;
 use crate::{socket, wire};
@@ -14,6 +15,10 @@ use toolfleet_protocol::Limits;
 
 /// A line is cut to this; the budget of a call is a few hundred of them.
 const LINE_BYTES_MAX: usize = 8 * 1024;
+/// What a line costs of the budget besides its text: without it a call could write as many empty lines as it has bytes.
+const LINE_COST_BYTES: u64 = 16;
+/// An error's getters have so long to give their texts.
+const READING_MAX: Duration = Duration::from_millis(200);
 /// The largest delay that a timer keeps; a longer one is as good as never within any call.
 const TIMER_MS_MAX: f64 = 86_400_000.0 * 365.0;
 
@@ -30,8 +35,11 @@ pub struct Bridge {
     pub finished: Option<Finished>,
     pub limits: Limits,
     pub deadline: Instant,
-    /// The engine was interrupted at the deadline.
+    /// The engine was interrupted, at the deadline or when reading an error took too long.
     pub interrupted: bool,
+    /// Set while what was thrown is read, whose getters are a plugin's code.
+    pub reading_until: Option<Instant>,
+    bound: Bound,
     started: Instant,
     log_bytes_left: u64,
     log_lines_dropped: u64,
@@ -42,13 +50,15 @@ pub struct Bridge {
 pub type Shared = Rc<RefCell<Bridge>>;
 
 impl Bridge {
-    pub fn new(limits: Limits, deadline: Instant) -> Self {
+    pub fn new(limits: Limits, deadline: Instant, bound: Bound) -> Self {
         Self {
             socket: None,
             finished: None,
             limits,
             deadline,
             interrupted: false,
+            reading_until: None,
+            bound,
             started: Instant::now(),
             log_bytes_left: limits.log_bytes_max,
             log_lines_dropped: 0,
@@ -59,7 +69,17 @@ impl Bridge {
 
     /// A call begins: its own clock, its own budgets.
     pub fn begin(&mut self, socket: &'static OwnedFd, deadline: Instant) {
-        *self = Self { socket: Some(socket), ..Self::new(self.limits, deadline) };
+        *self = Self { socket: Some(socket), ..Self::new(self.limits, deadline, self.bound.clone()) };
+    }
+
+    /// Is time over?
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.deadline || self.reading_until.is_some_and(|until| now >= until)
+    }
+
+    /// From now on what was thrown is read, or no longer.
+    pub fn reading(&mut self, begins: bool) {
+        self.reading_until = begins.then(|| Instant::now() + READING_MAX);
     }
 
     /// The next timer's time.
@@ -114,7 +134,7 @@ impl Bridge {
             cut -= 1;
         }
         let fields = if fields.len() > LINE_BYTES_MAX { "{\"dropped\":\"fields over 8 kB\"}" } else { fields };
-        let cost = (cut + fields.len() + 1) as u64;
+        let cost = (cut + fields.len()) as u64 + LINE_COST_BYTES;
         if cost > self.log_bytes_left {
             self.log_lines_dropped += 1;
             return;
@@ -146,29 +166,36 @@ pub fn native<'js>(ctx: &Ctx<'js>, bridge: &Shared, random: &Random) -> Result<O
     native.set(
         "send",
         Function::new(ctx.clone(), move |ordinal: u32, method: u16, arguments: rquickjs::String<'_>| {
-            memory::text(&arguments).is_some_and(|text| state.borrow().send_host_call(ordinal, method, &text))
+            let arguments = memory::text(&arguments)?;
+            Ok::<_, rquickjs::Error>(state.borrow().send_host_call(ordinal, method, &arguments))
         })?,
     )?;
     let state = share();
     native.set(
         "log",
         Function::new(ctx.clone(), move |level: u8, message: rquickjs::String<'_>, fields: rquickjs::String<'_>| {
-            let message = memory::text(&message).unwrap_or_else(|| "(a line that isn't text)".into());
-            state.borrow_mut().log(level, &message, &memory::text(&fields).unwrap_or_default());
+            let (message, fields) = (memory::text(&message)?, memory::text(&fields)?);
+            state.borrow_mut().log(level, &message, &fields);
+            Ok::<_, rquickjs::Error>(())
         })?,
     )?;
     let state = share();
     native.set(
         "finish",
         Function::new(ctx.clone(), move |ok: bool, json: rquickjs::String<'_>| {
-            let json = memory::text(&json).map(well_formed).unwrap_or_else(|| "null".into());
+            let json = well_formed(memory::text(&json)?);
             let mut bridge = state.borrow_mut();
             // The first one counts.
             if bridge.finished.is_none() {
                 bridge.finished = Some(if ok { Finished::Value(json) } else { Finished::Failure(json) });
             }
+            Ok::<_, rquickjs::Error>(())
         })?,
     )?;
+    let state = share();
+    native.set("wasRefusedMemory", Function::new(ctx.clone(), move || state.borrow().bound.was_met())?)?;
+    let state = share();
+    native.set("reading", Function::new(ctx.clone(), move |begins: bool| state.borrow_mut().reading(begins))?)?;
     let state = share();
     native
         .set("timerSet", Function::new(ctx.clone(), move |id: u32, ms: f64| state.borrow_mut().set_timer(id, ms))?)?;
@@ -199,7 +226,7 @@ fn text_functions<'js>(ctx: &Ctx<'js>, native: &Object<'js>) -> Result<()> {
     native.set(
         "utf8Encode",
         Function::new(ctx.clone(), |ctx: Ctx<'js>, text: rquickjs::String<'js>| {
-            TypedArray::<u8>::new(ctx, memory::text(&text).unwrap_or_default().into_bytes())
+            TypedArray::<u8>::new(ctx, memory::text(&text)?.into_bytes())
         })?,
     )?;
     native.set(
@@ -214,30 +241,55 @@ fn text_functions<'js>(ctx: &Ctx<'js>, native: &Object<'js>) -> Result<()> {
     )?;
     native.set(
         "btoa",
-        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Option<String> {
+        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Result<Option<String>> {
             let bytes: Option<Vec<u8>> =
                 memory::text(&text)?.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
-            Some(base64::engine::general_purpose::STANDARD.encode(bytes?))
+            Ok(bytes.map(|bytes| base64::engine::general_purpose::STANDARD.encode(bytes)))
         })?,
     )?;
     native.set(
         "atob",
-        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Option<String> {
+        Function::new(ctx.clone(), |text: rquickjs::String<'_>| -> Result<Option<String>> {
             let compact: String = memory::text(&text)?.chars().filter(|c| !c.is_ascii_whitespace()).collect();
             let compact = compact.trim_end_matches('=');
-            let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(compact).ok()?;
-            Some(bytes.into_iter().map(char::from).collect())
+            let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(compact).ok();
+            Ok(bytes.map(|bytes| bytes.into_iter().map(char::from).collect()))
         })?,
     )?;
-    native.set("urlParse", Function::new(ctx.clone(), super::url::parse)?)?;
-    native.set("urlSet", Function::new(ctx.clone(), super::url::set)?)?;
-    native.set("formParse", Function::new(ctx.clone(), super::url::form_parse)?)?;
-    native.set("formSerialize", Function::new(ctx.clone(), super::url::form_serialize)?)
+    url_functions(ctx, native)
+}
+
+fn url_functions<'js>(ctx: &Ctx<'js>, native: &Object<'js>) -> Result<()> {
+    use super::url;
+    use rquickjs::String as Text;
+    native.set(
+        "urlParse",
+        Function::new(ctx.clone(), |text: Text<'_>, base: Option<Text<'_>>| -> Result<Option<String>> {
+            let base = base.map(|base| memory::text(&base)).transpose()?;
+            Ok(url::parse(&memory::text(&text)?, base.as_deref()))
+        })?,
+    )?;
+    native.set(
+        "urlSet",
+        Function::new(ctx.clone(), |href: Text<'_>, name: Text<'_>, value: Text<'_>| -> Result<Option<String>> {
+            Ok(url::set(&memory::text(&href)?, &memory::text(&name)?, &memory::text(&value)?))
+        })?,
+    )?;
+    native.set(
+        "formParse",
+        Function::new(ctx.clone(), |text: Text<'_>| -> Result<String> { Ok(url::form_parse(&memory::text(&text)?)) })?,
+    )?;
+    native.set(
+        "formSerialize",
+        Function::new(ctx.clone(), |json: Text<'_>| -> Result<String> {
+            Ok(url::form_serialize(&well_formed(memory::text(&json)?)))
+        })?,
+    )
 }
 
 /// JSON text in which no escape stands for half a character: the engine writes lone surrogates as `\ud800`, which
 /// is JSON, but no text.
-fn well_formed(json: String) -> String {
+pub(super) fn well_formed(json: String) -> String {
     if !json.contains("\\ud") {
         return json;
     }

@@ -1,14 +1,15 @@
 //! Copies out of the engine's memory. The engine hands out pointers that hold until JavaScript runs again; these
 //! copy at once.
 
-use rquickjs::{CString, String as JsString, TypedArray};
+use rquickjs::{CString, Error, Result, String as JsString, TypedArray};
 
-/// A string as UTF-8; each half of a character without its other half becomes U+FFFD.
-pub fn text(string: &JsString<'_>) -> Option<String> {
-    let chars = CString::from_string(string.clone()).ok()?;
+/// A string as UTF-8; each half of a character without its other half becomes U+FFFD. Fails as out of memory, and never
+/// gives something else in its place.
+pub fn text(string: &JsString<'_>) -> Result<String> {
+    let chars = CString::from_string(string.clone()).map_err(|_| Error::Allocation)?;
     // SAFETY: the engine keeps `len` bytes there for as long as `chars` lives, and no JavaScript runs meanwhile.
     let bytes = unsafe { std::slice::from_raw_parts(chars.as_ptr().cast::<u8>(), chars.len()) };
-    Some(match std::str::from_utf8(bytes) {
+    Ok(match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) => lossy(bytes),
     })

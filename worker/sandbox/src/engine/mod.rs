@@ -5,6 +5,7 @@ mod facade;
 mod heap;
 mod memory;
 mod modules;
+mod prelude;
 mod random;
 mod url;
 
@@ -15,10 +16,11 @@ use crate::wire::{Load, Start};
 use bridge::{Bridge, Shared};
 use heap::{Bound, Heap};
 use modules::Files;
+use prelude::{Begun, Functions};
 use random::Random;
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
-use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Module, Object, Persistent, Promise, Runtime};
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Module, Persistent, Promise, Runtime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -46,21 +48,7 @@ pub struct Engine {
     rejections: Rejections,
 }
 
-/// What the prelude gave back.
-#[derive(Clone)]
-struct Functions {
-    describe: Persistent<Function<'static>>,
-    prepare: Persistent<Function<'static>>,
-    begin: Persistent<Function<'static>>,
-    settle: Persistent<Function<'static>>,
-    fire: Persistent<Function<'static>>,
-    pending: Persistent<Function<'static>>,
-}
-
 type Rejections = Rc<RefCell<Vec<(Persistent<rquickjs::Value<'static>>, Persistent<rquickjs::Value<'static>>)>>>;
-
-const PRELUDE: &str = include_str!("prelude.js");
-const INSPECT: &str = include_str!("inspect.js");
 
 impl Engine {
     /// Makes an engine with the platform's code in it and no plugin. It is never torn down: its process ends, which
@@ -71,12 +59,13 @@ impl Engine {
         runtime.set_max_stack_size(STACK_BYTES);
         let files = Files::default();
         runtime.set_loader(files.clone(), files.clone());
-        let bridge: Shared = Rc::new(RefCell::new(Bridge::new(Limits::BASE, Instant::now() + START_WAIT)));
+        let bridge = Bridge::new(Limits::BASE, Instant::now() + START_WAIT, bound.clone());
+        let bridge: Shared = Rc::new(RefCell::new(bridge));
         interrupt_at_the_deadline(&runtime, &bridge);
         let rejections = note_rejections(&runtime);
         let context = Context::full(&runtime)?;
         let random = Random::default();
-        let functions = context.with(|ctx| prelude(&ctx, &bridge, &random))?;
+        let functions = context.with(|ctx| prelude::evaluate(&ctx, &bridge, &random))?;
         Ok(Box::leak(Box::new(Self { runtime, context, bridge, random, bound, files, functions, rejections })))
     }
 
@@ -84,7 +73,7 @@ impl Engine {
     pub fn load(&self, load: &mut Load) -> Result<(), CallError> {
         let deadline = Instant::now() + Duration::from_millis(load.load_ms);
         self.bound.set(load.heap_bytes);
-        *self.bridge.borrow_mut() = Bridge::new(load.limits, deadline);
+        *self.bridge.borrow_mut() = Bridge::new(load.limits, deadline, self.bound.clone());
         *self.files.0.borrow_mut() = std::mem::take(&mut load.bundle);
         let prepared = self.context.with(|ctx| {
             let prepare = self.functions.prepare.clone().restore(&ctx)?;
@@ -177,28 +166,35 @@ impl Engine {
             message: String,
             stack: Option<String>,
         }
-        let described = thrown.and_then(|thrown| {
-            let describe = self.functions.describe.clone().restore(ctx).ok()?;
-            let json: String = describe.call((thrown,)).ok()?;
-            serde_json::from_str::<Described>(&json).ok()
-        });
+        let described = thrown
+            .and_then(|thrown| self.read(ctx, thrown))
+            .and_then(|json| serde_json::from_str::<Described>(&json).ok());
         match described {
             Some(Described { name, message, stack }) => CallError { kind: FailureKind::Thrown, name, message, stack },
-            // What can't even be described was thrown with no memory left to do so.
-            None => CallError::new(FailureKind::Thrown, "out of memory"),
+            // What can't even be described was thrown with no memory left to do so, or doesn't want to be read.
+            None if self.bound.was_met() => CallError::new(FailureKind::Thrown, "out of memory"),
+            None => CallError::new(FailureKind::Thrown, UNREADABLE),
         }
+    }
+
+    /// What was thrown, as JSON; nothing where its getters take too long, or no memory is left.
+    fn read<'js>(&self, ctx: &Ctx<'js>, thrown: rquickjs::Value<'js>) -> Option<String> {
+        self.bridge.borrow_mut().reading(true);
+        let describe = self.functions.describe.clone().restore(ctx);
+        let told = describe.and_then(|describe| describe.call::<_, String>((thrown,)));
+        self.bridge.borrow_mut().reading(false);
+        if told.is_err() {
+            drop(ctx.catch());
+        }
+        told.ok().map(bridge::well_formed)
     }
 
     /// What the bundle registered, as JSON of an inspection.
     pub fn inspect(&self) -> Result<String, CallError> {
         self.context.with(|ctx| {
-            let look = || -> rquickjs::Result<String> {
-                let native = bridge::native(&ctx, &self.bridge, &self.random)?;
-                let make: Function<'_> = ctx.eval_with_options(INSPECT, platform_code())?;
-                let inspect: Function<'_> = make.call((native,))?;
-                inspect.call(())
-            };
-            look().catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
+            let inspect = self.functions.inspect.clone().restore(&ctx);
+            let looked = inspect.and_then(|inspect| inspect.call(()));
+            looked.map(bridge::well_formed).catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
         })
     }
 
@@ -209,23 +205,30 @@ impl Engine {
         self.random.forget();
         let begun = self.context.with(|ctx| {
             let begin = self.functions.begin.clone().restore(&ctx)?;
-            begin.call::<_, ()>((start.tool, start.input, start.context))
+            let promise: Promise<'_> = begin.call((start.tool, start.input, start.context))?;
+            Ok::<_, rquickjs::Error>(Persistent::save(&ctx, promise))
         });
         if begun.is_err() && !self.bridge.borrow().interrupted {
             return self.out_of_memory();
         }
         loop {
             self.run_jobs();
-            let (finished, interrupted) = {
+            let (finished, interrupted, is_reading) = {
                 let mut bridge = self.bridge.borrow_mut();
-                (bridge.finished.take(), bridge.interrupted)
+                (bridge.finished.take(), bridge.interrupted, bridge.reading_until.is_some())
             };
             if let Some(finished) = finished {
                 self.log_rejections();
                 return self.within_limits(finished);
             }
+            if interrupted && is_reading && Instant::now() < deadline {
+                return failure(FailureKind::Thrown, UNREADABLE);
+            }
             if interrupted || Instant::now() >= deadline {
                 return failure(FailureKind::Timeout, over_time(start));
+            }
+            if begun.as_ref().is_ok_and(|begun| self.is_rejected(begun)) {
+                return self.out_of_memory();
             }
             match self.wait(socket) {
                 Ok(true) => {}
@@ -239,6 +242,12 @@ impl Engine {
                 Err(()) => crate::process::exit_now(crate::call::EXIT_ABANDONED),
             }
         }
+    }
+
+    /// The tool's run catches all that there is to catch: what it could not tell was for want of memory.
+    fn is_rejected(&self, begun: &Begun) -> bool {
+        self.context
+            .with(|ctx| begun.clone().restore(&ctx).is_ok_and(|promise| promise.state() == PromiseState::Rejected))
     }
 
     /// The call's last frame.
@@ -335,19 +344,22 @@ impl Engine {
     fn log_rejections(&self) {
         let all = std::mem::take(&mut *self.rejections.borrow_mut());
         for (_, reason) in all {
-            let told = self.context.with(|ctx| -> rquickjs::Result<String> {
-                let describe = self.functions.describe.clone().restore(&ctx)?;
-                describe.call((reason.restore(&ctx)?,))
-            });
+            let told = self.context.with(|ctx| self.read(&ctx, reason.restore(&ctx).ok()?));
+            let is_readable = told.is_some();
             let message = told
-                .ok()
                 .and_then(|json| serde_json::from_str::<serde_json::Value>(&json).ok())
                 .and_then(|described| described["message"].as_str().map(str::to_owned))
-                .unwrap_or_default();
+                .unwrap_or_else(|| UNREADABLE.into());
             self.bridge.borrow_mut().log(2, &format!("a promise was rejected and nobody awaits it: {message}"), "");
+            if !is_readable {
+                break;
+            }
         }
     }
 }
+
+const UNREADABLE: &str =
+    "something was thrown whose message, name or stack takes too long to read: make them plain texts";
 
 /// What is thrown for want of memory, as the prelude describes it: with some left, or with none.
 fn is_out_of_memory(message: &str) -> bool {
@@ -378,37 +390,12 @@ fn failure(kind: FailureKind, message: impl Into<String>) -> Finished {
     Finished::Failure(serde_json::to_string(&error).unwrap_or_default())
 }
 
-/// Platform code is evaluated in strict mode, under a name that no plugin's file has.
-fn platform_code() -> EvalOptions {
-    let mut options = EvalOptions::default();
-    options.global = true;
-    options.strict = true;
-    options.filename = Some("<toolfleet>".into());
-    options
-}
-
-fn prelude(ctx: &Ctx<'_>, bridge: &Shared, random: &Random) -> rquickjs::Result<Functions> {
-    let native = bridge::native(ctx, bridge, random)?;
-    let make: Function<'_> = ctx.eval_with_options(PRELUDE, platform_code())?;
-    let methods = ctx.json_parse(facade::methods())?;
-    let functions: Object<'_> = make.call((native, methods))?;
-    let take = |name: &str| functions.get::<_, Function<'_>>(name).map(|function| Persistent::save(ctx, function));
-    Ok(Functions {
-        describe: take("describe")?,
-        prepare: take("prepare")?,
-        begin: take("begin")?,
-        settle: take("settle")?,
-        fire: take("fire")?,
-        pending: take("pending")?,
-    })
-}
-
 fn interrupt_at_the_deadline(runtime: &Runtime, bridge: &Shared) {
     let state = Rc::clone(bridge);
     runtime.set_interrupt_handler(Some(Box::new(move || {
         // The bridge may be in use by the very function that is interrupted; the next poll comes soon.
         let Ok(mut bridge) = state.try_borrow_mut() else { return false };
-        bridge.interrupted |= Instant::now() >= bridge.deadline;
+        bridge.interrupted |= bridge.is_due(Instant::now());
         bridge.interrupted
     })));
 }

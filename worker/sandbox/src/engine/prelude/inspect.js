@@ -1,16 +1,11 @@
 // Looks at what a freshly evaluated bundle registered, without running any of its code: no getter is called, no
-// Proxy is touched. Gives a registration's facts as JSON; what they mean is decided elsewhere.
-(function (native) {
+// Proxy is touched, nothing is used that the bundle could have replaced. Gives a registration's facts as JSON; what
+// they mean is decided elsewhere.
+(function (native, kit) {
   "use strict";
-  const { getOwnPropertyDescriptor, ownKeys, getPrototypeOf } = Object.assign(Object.create(null), {
-    getOwnPropertyDescriptor: Reflect.getOwnPropertyDescriptor,
-    ownKeys: Reflect.ownKeys,
-    getPrototypeOf: Reflect.getPrototypeOf,
-  });
-  const { stringify } = JSON;
-  const { isArray } = Array;
-  const plainPrototypes = [Object.prototype, null];
-  const arrayPrototype = Array.prototype;
+  const { getOwnPropertyDescriptor, getPrototypeOf, hasOwn, isArray, list, ownKeys, put, uncurry, write } = kit;
+  const objectPrototype = Object.prototype, arrayPrototype = Array.prototype;
+  const descriptionOf = uncurry(getOwnPropertyDescriptor(Symbol.prototype, "description").get);
   const KNOWN = ["description", "parameters", "handler", "alwaysListed", "deferred"];
   const TOOLS_MAX = 1000, DEPTH_MAX = 64, NODES_MAX = 100000;
 
@@ -22,55 +17,56 @@
     if (depth > DEPTH_MAX) throw { path, what: "nested more than 64 deep" };
     if (value === null || typeof value === "string" || typeof value === "boolean") return value;
     if (typeof value === "number") {
-      if (value - value !== 0) throw { path, what: `the number ${value}` };
+      if (value - value !== 0) throw { path, what: "the number " + value };
       return value;
     }
     if (typeof value === "undefined") throw { path, what: "undefined" };
-    if (typeof value !== "object") throw { path, what: `a ${typeof value}` };
+    if (typeof value !== "object") throw { path, what: "a " + (typeof value) };
     if (native.isProxy(value)) throw { path, what: "a Proxy" };
     for (let i = 0; i < state.above.length; i++) if (state.above[i] === value) throw { path, what: "a cycle" };
     const prototype = getPrototypeOf(value);
-    const list = isArray(value);
-    if (list ? prototype !== arrayPrototype : prototype !== plainPrototypes[0] && prototype !== null) {
+    const array = isArray(value);
+    if (array ? prototype !== arrayPrototype : prototype !== objectPrototype && prototype !== null) {
       throw { path, what: "an object of a class" };
     }
     state.above[state.above.length] = value;
     const keys = ownKeys(value);
-    const result = list ? [] : { __proto__: null };
+    // Its places, and its length.
+    if (array && keys.length !== value.length + 1) throw { path, what: "an array with holes" };
+    const result = array ? list() : { __proto__: null };
     for (let i = 0; i < keys.length; i++) {
       const key = keys[i];
-      if (list && key === "length") continue;
+      if (array && key === "length") continue;
       if (typeof key === "symbol") throw { path, what: "a symbol as a key" };
-      const place = path === "" ? key : `${path}.${key}`;
+      const place = path === "" ? key : path + "." + key;
       const descriptor = getOwnPropertyDescriptor(value, key);
-      if (!("value" in descriptor)) throw { path: place, what: "a getter" };
-      result[key] = copy(descriptor.value, place, depth + 1, state);
+      if (!hasOwn(descriptor, "value")) throw { path: place, what: "a getter" };
+      put(result, key, copy(descriptor.value, place, depth + 1, state));
     }
-    if (list && result.length !== value.length) throw { path, what: "an array with holes" };
     state.above.length -= 1;
     return result;
   };
   const factOf = (value) => {
     if (value === undefined) return fact("absent");
     if (typeof value === "function") return native.isProxy(value) ? fact("proxy") : fact("function");
-    if (typeof value === "number" && value - value !== 0) return fact("other", `number ${value}`);
+    if (typeof value === "number" && value - value !== 0) return fact("other", "number " + value);
     if (typeof value === "symbol" || typeof value === "bigint") return fact("other", typeof value);
     if (typeof value === "object" && value !== null && native.isProxy(value)) return fact("proxy");
     try {
-      return fact("json", copy(value, "", 0, { nodes: 0, above: [] }));
+      return fact("json", copy(value, "", 0, { nodes: 0, above: list() }));
     } catch (problem) {
-      return fact("notJson", problem.path === "" ? problem.what : `${problem.path}: ${problem.what}`);
+      return fact("notJson", problem.path === "" ? problem.what : problem.path + ": " + problem.what);
     }
   };
   const factOfProperty = (object, key) => {
     const descriptor = getOwnPropertyDescriptor(object, key);
     if (descriptor === undefined) return fact("absent");
-    return "value" in descriptor ? factOf(descriptor.value) : fact("accessor");
+    return hasOwn(descriptor, "value") ? factOf(descriptor.value) : fact("accessor");
   };
   // `json true` for an ordinary object whose own properties can be looked at.
   const shapeOf = (descriptor) => {
     if (descriptor === undefined) return fact("absent");
-    if (!("value" in descriptor)) return fact("accessor");
+    if (!hasOwn(descriptor, "value")) return fact("accessor");
     const value = descriptor.value;
     if (typeof value !== "object" || value === null || native.isProxy(value)) return factOf(value);
     if (isArray(value)) return fact("other", "array");
@@ -81,9 +77,9 @@
     const shape = shapeOf(descriptor);
     const facts = {
       __proto__: null,
-      name: typeof key === "symbol" ? `Symbol(${key.description ?? ""})` : key,
+      name: typeof key === "symbol" ? "Symbol(" + (descriptionOf(key) ?? "") + ")" : key,
       shape,
-      unknown: [],
+      unknown: list(),
     };
     const readable = shape.is === "json" && shape.what === true;
     for (let i = 0; i < KNOWN.length; i++) facts[KNOWN[i]] = readable ? factOfProperty(descriptor.value, KNOWN[i]) : fact("absent");
@@ -97,15 +93,15 @@
     }
     return facts;
   };
-  return () => {
+  kit.inspect = () => {
     const toolsDescriptor = getOwnPropertyDescriptor(globalThis, "tools");
     const shape = shapeOf(toolsDescriptor);
-    const tools = [];
+    const tools = list();
     if (shape.is === "json" && shape.what === true) {
       const keys = ownKeys(toolsDescriptor.value);
       for (let i = 0; i < keys.length && i < TOOLS_MAX; i++) tools[i] = toolFacts(toolsDescriptor.value, keys[i]);
     }
     const manifest = factOfProperty(globalThis, "manifest");
-    return stringify({ __proto__: null, outcome: "loaded", toolsShape: shape, tools, manifest });
+    return write({ __proto__: null, outcome: "loaded", toolsShape: shape, tools, manifest });
   };
 });
