@@ -209,6 +209,17 @@ pub fn plain_faults() {
     }
 }
 
+/// Makes the C library look for the machine's time zone now, where there are no files any more: it is UTC for every
+/// plugin, and no call looks again.
+pub fn settle_time_zone() {
+    // The libc crate doesn't name it.
+    unsafe extern "C" {
+        fn tzset();
+    }
+    // SAFETY: it reads the environment, which nobody changes, and a file that isn't there.
+    unsafe { tzset() };
+}
+
 /// Dies with its parent, from now on.
 pub fn die_with_parent() {
     // SAFETY: no memory is involved.

@@ -46,6 +46,7 @@ pub fn main(payload: Payload) -> ! {
     // SAFETY: the worker starts this process with the control socket there, and nothing here has taken it.
     let control = unsafe { process::inherited(CONTROL_DESCRIPTOR) };
     let mut missing = isolate::isolate_root(SANDBOX_UID, payload);
+    process::settle_time_zone();
     let filter = missing.try_layer("system call filter", payload, Filter::compile);
     let Ok(engine) = Engine::new() else { process::exit_now(EXIT_NO_ENGINE) };
     let Ok(events) = process::child_events() else { process::exit_now(EXIT_NOT_ISOLATED) };
