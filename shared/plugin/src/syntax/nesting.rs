@@ -423,7 +423,8 @@ mod tests {
     #[test]
     fn the_place_is_where_it_gets_too_deep() {
         let brackets = "(".repeat(NESTING_MAX + 9);
-        assert_eq!(too_deep_at(&format!("a;\n{brackets}")), Some(3 + NESTING_MAX));
+        // A bracket's level begins behind it.
+        assert_eq!(too_deep_at(&format!("a;\n{brackets}")), Some(4 + NESTING_MAX));
         assert_eq!(too_deep_at(&"a;".repeat(NESTING_MAX)), None);
     }
 

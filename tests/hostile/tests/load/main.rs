@@ -11,16 +11,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 use toolfleet_hostile::support::start;
-use toolfleet_hostile::{Watch, at_once_ms_max};
+use toolfleet_hostile::{Watch, at_once_ms_max, long_wall_ms};
 use toolfleet_plugin::{Checked, Problem, Problems, Source, build, finish};
 use toolfleet_worker::isolation::{IsolationConfig, Sandbox};
 
 const MANIFEST: &str = r#"{ "slug": "sample", "version": "1.0.0", "name": "Sample", "description": "A sample.", "entry": "src/index.js" }"#;
-/// A bundle that doesn't load within it is told so.
-const LOAD_MS: u64 = 500;
-
+/// A sandbox in which a bundle has plenty of time to load.
 async fn sandbox() -> Sandbox {
-    start(IsolationConfig { load_ms: LOAD_MS, ..IsolationConfig::default() }).await
+    sandbox_with(long_wall_ms()).await
+}
+
+async fn sandbox_with(load_ms: u64) -> Sandbox {
+    start(IsolationConfig { load_ms, ..IsolationConfig::default() }).await
 }
 
 /// A good plugin.json, unless there is one, and these files.

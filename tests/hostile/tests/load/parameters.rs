@@ -38,10 +38,14 @@ async fn b5_parameters_are_plain_data_or_refused() {
         (with("{ type: 'object', properties: 7 }"), "tool-parameters-schema"),
         (with("{ __proto__: { type: 'object' } }"), "tool-parameters-not-json"),
     ];
-    for (code, expected) in &cases {
+    let cases = cases.map(|(code, expected)| {
         let place = if code.starts_with("const") { "1:53" } else { "1:1" };
-        check_entries(&[(code, &[&format!("{expected} src/index.js:{place}")])]).await;
-    }
+        (code, [format!("{expected} src/index.js:{place}")])
+    });
+    let cases: Vec<(&str, [&str; 1])> =
+        cases.iter().map(|(code, [expected])| (code.as_str(), [expected.as_str()])).collect();
+    let cases: Vec<(&str, &[&str])> = cases.iter().map(|(code, expected)| (*code, &expected[..])).collect();
+    check_entries(&cases).await;
 }
 
 #[tokio::test]
@@ -55,9 +59,8 @@ async fn b5_what_is_odd_and_harmless_is_taken_as_plain_data() {
         with("{ type: 'object', default: { $ref: 'https://evil.test/' , pattern: '(' } }"),
         with("Object.freeze({ type: 'object' })"),
     ];
-    for code in &cases {
-        check_entries(&[(code, &[])]).await;
-    }
+    let cases: Vec<(&str, &[&str])> = cases.iter().map(|code| (code.as_str(), &[][..])).collect();
+    check_entries(&cases).await;
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ async fn b2_nesting_never_overflows_the_parsers_stack() {
         ("braces", text("{".repeat(deep)), &["nesting-deep src/index.js:1:4098"]),
         ("functions", text("x=>".repeat(deep)), &["nesting-deep src/index.js:1:6146"]),
         ("operators", text("!".repeat(deep)), &["nesting-deep src/index.js:1:4097"]),
-        ("templates", text("`${".repeat(deep)), &["nesting-deep src/index.js:1:12290"]),
+        ("templates", text("`${".repeat(deep)), &["nesting-deep src/index.js:1:6145"]),
     ])
     .await;
 }

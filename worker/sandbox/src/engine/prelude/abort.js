@@ -1,6 +1,5 @@
 // `AbortController` and `AbortSignal`.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { apply, define, list, named, text } = kit;
   const setTimeout = kit.setTimeout;
 
@@ -75,4 +74,4 @@
   }
   define(globalThis, "AbortSignal", AbortSignal);
   define(globalThis, "AbortController", AbortController);
-});
+}

@@ -1,6 +1,5 @@
 // Runs a tool, and tells how it ended.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { apply, deepFreeze, describe, hasOwn, isOutOfMemory, messageOf, parse, state, stringify, write } = kit;
 
   const finishFailed = (kind, description) => native.finish(false, write({ __proto__: null, kind, ...description }));
@@ -57,4 +56,4 @@
       return run(name, inputJson, contextJson);
     },
   });
-});
+}

@@ -1,6 +1,5 @@
 // `structuredClone`.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { bufferOf, define, field, isArray, isBuffer, isDataView, isError, isView, keysOf, lengthOf, named, offsetOf, put, tagOf, uncurry, viewBuffer, viewBytes, viewOffset } = kit;
   const NativeArray = Array, NativeMap = Map, NativeSet = Set, NativeDate = Date, NativeRegExp = RegExp;
   const NativeDataView = DataView, NativeArrayBuffer = ArrayBuffer, NativeUint8Array = Uint8Array;
@@ -61,4 +60,4 @@
     return keepOwn({});
   };
   define(globalThis, "structuredClone", (value) => clone(value, new NativeMap()));
-});
+}

@@ -1,6 +1,5 @@
 // `console`, whose lines are those of `host.log`.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { asJson, define, field, isError, list, slice, NativeString } = kit;
   // What the bridge would cut off anyway isn't taken across.
   const LINE_CHARS_MAX = 8192;
@@ -45,4 +44,4 @@
     const json = fields === undefined || fields === null ? "" : (asJson(fields) ?? "");
     native.log(level, cut(show(message)), json.length > LINE_CHARS_MAX ? '{"dropped":"fields over 8 kB"}' : json);
   };
-});
+}

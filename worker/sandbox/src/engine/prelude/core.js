@@ -3,8 +3,7 @@
 // Plugin code may replace anything that it can reach. So whatever platform code uses later is held in a constant and
 // called through `uncurry`, objects have no prototype, and arrays are made by `list`. Nothing is looked up anew. What
 // looks harmless and isn't: the engine makes a template literal by calling `concat` of its first piece.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { apply, ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
   const { freeze, defineProperty, setPrototypeOf, keys: keysOf, hasOwn } = Object;
   const bind = Function.prototype.bind;
@@ -76,4 +75,4 @@
     // What a call is allowed, once one has begun.
     state: { __proto__: null, loading: true, limits: null },
   });
-});
+}

@@ -1,6 +1,5 @@
 // Text to bytes and back.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { bufferOf, bytesOf, define, getOwnPropertyDescriptor, named, offsetOf, slice, tagOf, text, uncurry } = kit;
   const NativeRangeError = RangeError, NativeTypeError = TypeError, NativeUint8Array = Uint8Array;
   const NativeArrayBuffer = ArrayBuffer;
@@ -69,4 +68,4 @@
     if (decoded === null) throw named("InvalidCharacterError", "this isn't base64");
     return decoded;
   });
-});
+}

@@ -1,6 +1,5 @@
 // What was thrown, as text.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { getOwnPropertyDescriptor, hasOwn, isArray, slice, stringify, text } = kit;
   const NAME_MAX = 200, MESSAGE_MAX = 4000, STACK_MAX = 8000, CAUSES_MAX = 5;
 
@@ -67,4 +66,4 @@
     native.wasRefusedMemory() && (error === null || field(error, "message") === "out of memory");
 
   Object.assign(kit, { field, asJson, messageOf, describe, isOutOfMemory });
-});
+}

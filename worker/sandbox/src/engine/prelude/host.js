@@ -1,6 +1,5 @@
 // `host`: each method sends its arguments as text, and gives a promise that the answer settles.
-(function (native, kit, methods) {
-  "use strict";
+export default function (native, kit, methods) {
   const { define, defineProperty, freeze, hostLog, isOutOfMemory, messageOf, named, ownKeys, parse, rejected, state, stringify, uncurry } = kit;
   const NativePromise = Promise, NativeError = Error, NativeTypeError = TypeError;
   const mapGet = uncurry(Map.prototype.get), mapSet = uncurry(Map.prototype.set), mapDelete = uncurry(Map.prototype.delete);
@@ -84,4 +83,4 @@
   defineProperty(globalThis, "host", { __proto__: null, value: host, writable: false, enumerable: true, configurable: false });
   globalThis.tools = {};
   globalThis.manifest = {};
-});
+}

@@ -1,8 +1,7 @@
 // Looks at what a freshly evaluated bundle registered, without running any of its code: no getter is called, no
 // Proxy is touched, nothing is used that the bundle could have replaced. Gives a registration's facts as JSON; what
 // they mean is decided elsewhere.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { getOwnPropertyDescriptor, getPrototypeOf, hasOwn, isArray, list, ownKeys, put, uncurry, write } = kit;
   const objectPrototype = Object.prototype, arrayPrototype = Array.prototype;
   const descriptionOf = uncurry(getOwnPropertyDescriptor(Symbol.prototype, "description").get);
@@ -104,4 +103,4 @@
     const manifest = factOfProperty(globalThis, "manifest");
     return write({ __proto__: null, outcome: "loaded", toolsShape: shape, tools, manifest });
   };
-});
+}

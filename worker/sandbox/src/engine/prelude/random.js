@@ -1,6 +1,5 @@
 // Numbers from the kernel's chance, and the call's own clock.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { define, freeze, getOwnPropertyDescriptor, getPrototypeOf, named, uncurry } = kit;
   const NativeTypeError = TypeError, NativeUint8Array = Uint8Array, isView = ArrayBuffer.isView;
   const typedArray = getPrototypeOf(Uint8Array.prototype);
@@ -25,4 +24,4 @@
   define(Math, "random", () => native.random());
   define(globalThis, "crypto", freeze({ getRandomValues, randomUUID: () => native.randomUUID() }));
   define(globalThis, "performance", freeze({ now: () => native.now(), timeOrigin: 0 }));
-});
+}

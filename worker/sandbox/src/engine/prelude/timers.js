@@ -1,6 +1,5 @@
 // Timers and microtasks. The clock is the engine's owner's, which calls `fire` when a timer is due.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { apply, define, messageOf, named, state, uncurry } = kit;
   const NativeError = Error, NativeTypeError = TypeError;
   const mapGet = uncurry(Map.prototype.get), mapSet = uncurry(Map.prototype.set), mapDelete = uncurry(Map.prototype.delete);
@@ -58,4 +57,4 @@
       callback();
     });
   });
-});
+}

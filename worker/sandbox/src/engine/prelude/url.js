@@ -1,6 +1,5 @@
 // `URL` and `URLSearchParams`, over the bridge's parser.
-(function (native, kit) {
-  "use strict";
+export default function (native, kit) {
   const { define, defineProperty, keysOf, list, parse, put, slice, text, write } = kit;
   const NativeTypeError = TypeError, iterator = Symbol.iterator;
 
@@ -165,4 +164,4 @@
   }
   define(globalThis, "URL", URL);
   define(globalThis, "URLSearchParams", URLSearchParams);
-});
+}
