@@ -77,6 +77,7 @@ fn number_key(number: u64) -> Key {
 }
 
 /// The child: writes numbers and tells each that was acknowledged, until it is killed. Does nothing by itself.
+#[expect(clippy::print_stdout, reason = "its parent reads what was acknowledged")]
 #[tokio::test(flavor = "multi_thread")]
 async fn child_that_writes_until_it_is_killed() {
     let Some(path) = std::env::var_os(CHILD_FILE).map(PathBuf::from) else { return };
