@@ -74,7 +74,8 @@ fn show(report: &Report) {
             LayerState::Degraded { why, costs } => (paint.yellow("degraded"), Some((why, costs))),
             LayerState::Missing { why, costs } => (paint.red("missing"), Some((why, costs))),
         };
-        output::line(&format!("  {:<22}{state}", layer.name));
+        let kind = layer.kind.map_or_else(String::new, |kind| format!(" ({kind})"));
+        output::line(&format!("  {:<22}{state}{kind}", layer.name));
         if let Some((why, costs)) = told {
             output::line(&format!("    why:   {why}"));
             output::line(&format!("    costs: {costs}"));

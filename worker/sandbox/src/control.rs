@@ -6,8 +6,8 @@
 pub enum Join {
     /// There is no cgroup, and no descriptor.
     None = 0,
-    /// Each descriptor is a `cgroup.procs` of a version 1 hierarchy; the process writes itself into it.
-    Procs = 1,
+    /// Each descriptor is the `tasks` of a version 1 group; the process writes itself into it.
+    Tasks = 1,
     /// One descriptor, of a version 2 directory; the process is made inside it (`CLONE_INTO_CGROUP`).
     Directory = 2,
 }
@@ -16,7 +16,7 @@ impl Join {
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             0 => Self::None,
-            1 => Self::Procs,
+            1 => Self::Tasks,
             2 => Self::Directory,
             _ => return None,
         })
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn packets_read_back_as_they_were_written() {
         for message in
-            [ToRoot::Start { id: 7, join: Join::Procs }, ToRoot::Kill { id: u32::MAX }, ToRoot::Bare { count: 1 }]
+            [ToRoot::Start { id: 7, join: Join::Tasks }, ToRoot::Kill { id: u32::MAX }, ToRoot::Bare { count: 1 }]
         {
             assert_eq!(ToRoot::decode(&message.encode()), Some(message));
         }

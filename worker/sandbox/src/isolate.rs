@@ -43,6 +43,8 @@ pub fn isolate_root(uid: u32, payload: Payload) -> Missing {
     let started_as_root = unsafe { libc::geteuid() } == 0;
     if started_as_root {
         missing.try_layer("uid", payload, || drop_user(uid));
+    } else {
+        missing.note("uid", &"only root can give its children another user");
     }
     // SAFETY: no memory is involved.
     let outside = unsafe { (libc::geteuid(), libc::getegid()) };

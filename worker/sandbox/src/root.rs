@@ -122,7 +122,7 @@ impl Root {
         match forked {
             Ok(Forked::Child) => {
                 process::die_with_parent();
-                if join == Join::Procs && groups.iter().any(|group| template::enter(group).is_err()) {
+                if join == Join::Tasks && groups.iter().any(|group| template::enter(group).is_err()) {
                     process::exit_now(EXIT_NOT_ISOLATED);
                 }
                 drop(groups);

@@ -118,7 +118,7 @@ fn take(engine: &Engine, control: &OwnedFd, calls: &mut HashMap<i32, u32>, paylo
                     if !payload.lacks("parent-death signal") {
                         process::die_with_parent();
                     }
-                    if join == Join::Procs && groups.iter().any(|procs| enter(procs).is_err()) {
+                    if join == Join::Tasks && groups.iter().any(|tasks| enter(tasks).is_err()) {
                         process::exit_now(EXIT_NOT_ISOLATED);
                     }
                     // A call has its own socket and nothing of its template's.
@@ -145,8 +145,8 @@ fn take(engine: &Engine, control: &OwnedFd, calls: &mut HashMap<i32, u32>, paylo
 }
 
 /// Writes itself into a version 1 cgroup.
-pub fn enter(procs: &OwnedFd) -> Result<(), Errno> {
-    rustix::io::write(procs, b"0").map(drop)
+pub fn enter(tasks: &OwnedFd) -> Result<(), Errno> {
+    rustix::io::write(tasks, b"0").map(drop)
 }
 
 fn tell(control: &OwnedFd, message: FromTemplate) {

@@ -1,6 +1,5 @@
 //! One call, from its fork to its end.
 
-use super::cgroup::{Group, Groups};
 use super::incoming::{Frame, Incoming};
 use super::template::{CallEnded, Template, Waiting};
 use super::{Host, RunEnd, RunRequest};
@@ -37,17 +36,12 @@ enum Exchange {
 }
 
 /// Forks a call from its template and sees it through.
-pub async fn run(
-    template: &Arc<Template>,
-    groups: Option<&Arc<Groups>>,
-    request: &RunRequest,
-    host: &Arc<dyn Host>,
-) -> RunEnd {
+pub async fn run(template: &Arc<Template>, request: &RunRequest, host: &Arc<dyn Host>) -> RunEnd {
     let started = Instant::now();
     let mut usage = Used::default();
-    let outcome = match begin(template, groups, request).await {
+    let outcome = match begin(template, request).await {
         Err(error) => Outcome::Failed { error },
-        Ok(running) => finish(template, groups, request, host, running, &mut usage).await,
+        Ok(running) => finish(template, request, host, running, &mut usage).await,
     };
     RunEnd {
         outcome,
@@ -72,12 +66,8 @@ struct Running {
     unread: BytesMut,
 }
 
-async fn begin(
-    template: &Arc<Template>,
-    groups: Option<&Arc<Groups>>,
-    request: &RunRequest,
-) -> Result<Running, CallError> {
-    let waiting = template.waiting(groups, request.limits.memory_bytes).await.map_err(|error| {
+async fn begin(template: &Arc<Template>, request: &RunRequest) -> Result<Running, CallError> {
+    let waiting = template.waiting(request.limits.memory_bytes).await.map_err(|error| {
         CallError::new(FailureKind::Crashed, format!("the call's process could not be started: {error}"))
     })?;
     let mut unread = start_frame(request);
@@ -85,19 +75,18 @@ async fn begin(
     if let Ok(written) = waiting.stream.try_write(&unread) {
         unread.advance(written);
     }
-    template.keep_spare(groups, request.limits.memory_bytes);
+    template.keep_spare(request.limits.memory_bytes);
     Ok(Running { waiting, unread })
 }
 
 async fn finish(
     template: &Arc<Template>,
-    groups: Option<&Arc<Groups>>,
     request: &RunRequest,
     host: &Arc<dyn Host>,
     running: Running,
     usage: &mut Used,
 ) -> Outcome {
-    let Running { waiting: Waiting { call, stream, mut ended, mut group, .. }, unread } = running;
+    let Running { waiting: Waiting { call, stream, mut ended, group, .. }, unread } = running;
     let exchange = exchange(request, host, stream, unread, usage).await;
     // It ends by itself after its result; everything else is ended here.
     if !matches!(exchange, Exchange::Value(_) | Exchange::Failure(_)) {
@@ -116,17 +105,17 @@ async fn finish(
         let _ = tokio::time::timeout(END_WAIT * 4, template.gone.cancelled()).await;
     }
     let how = how.ok().and_then(Result::ok);
-    let out_of_memory = group.as_mut().is_some_and(Group::was_out_of_memory);
+    let left_by_itself = how.is_some_and(|how| libc::WIFEXITED(how.status));
+    let out_of_memory = !left_by_itself && group.as_ref().is_some_and(|group| group.was_out_of_memory());
     if let Some(how) = how {
         usage.cpu_us = how.cpu_us;
         usage.peak_bytes = how.peak_kib * 1024;
     }
-    if let Some(peak) = group.as_mut().and_then(Group::peak_bytes) {
+    if let Some(peak) = group.as_ref().and_then(|group| group.peak_bytes()) {
         usage.peak_bytes = peak;
     }
-    if let (Some(groups), Some(group)) = (groups, group) {
-        groups.give_back(group);
-    }
+    // The next call may have it: nothing is in it any more.
+    drop(group);
     classify(exchange, how, out_of_memory, &request.limits)
 }
 

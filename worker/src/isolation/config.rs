@@ -1,5 +1,6 @@
 //! How calls are isolated.
 
+use super::layers::LayerName;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -18,6 +19,12 @@ pub struct IsolationConfig {
     /// The engine may use this share of a call's memory cap; the rest is for the process itself. Past 100 the engine
     /// sets no limit that could be met before the kernel's.
     pub heap_percent: u32,
+    /// What a plugin's calls for one account may use of the cpu together, in hundredths of one core. A call by itself
+    /// never uses more than one core; unless this is set, many at once use what there is.
+    pub cpu_percent: Option<u32>,
+    /// Layers without which no plugin is run, as `toolfleet doctor` names them: the worker doesn't start where one of
+    /// them can't be had.
+    pub require: Vec<LayerName>,
     /// Run with no cgroup, as where none can be written.
     pub without_cgroup: bool,
 }
@@ -30,6 +37,8 @@ impl Default for IsolationConfig {
             template_idle_ms: 10 * 60 * 1000,
             load_ms: 5_000,
             heap_percent: 92,
+            cpu_percent: None,
+            require: Vec::new(),
             without_cgroup: false,
         }
     }

@@ -14,7 +14,7 @@ mod sandbox;
 mod template;
 
 pub use config::IsolationConfig;
-pub use layers::{Layer, LayerState};
+pub use layers::{Layer, LayerName, LayerState};
 pub use sandbox::{Sandbox, SandboxError};
 
 use async_trait::async_trait;

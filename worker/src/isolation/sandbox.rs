@@ -1,8 +1,8 @@
 //! The sandbox as a whole: one root, templates by account and release, calls in them.
 
-use super::cgroup::Groups;
+use super::cgroup::{Caps, Groups};
 use super::config::IsolationConfig;
-use super::layers::{Layer, layers};
+use super::layers::{Layer, LayerName, LayerState, layers};
 use super::root::Root;
 use super::template::{Loaded, Order, Template};
 use super::{Host, RunEnd, RunRequest, call};
@@ -20,6 +20,8 @@ pub enum SandboxError {
     Root { binary: PathBuf, reason: std::io::Error },
     #[error("the path of this program is not known, and isolation.sandbox_binary names none: {0}")]
     Binary(std::io::Error),
+    #[error("isolation.require names the layer {layer}, which can't be had here: {why}")]
+    Layer { layer: LayerName, why: String },
 }
 
 /// Runs calls.
@@ -49,19 +51,34 @@ impl Sandbox {
         let groups = if config.without_cgroup {
             Err("isolation.without_cgroup is set".to_owned())
         } else {
-            Groups::open().map(Arc::new)
+            Groups::open(config.cpu_percent.is_some()).map(Arc::new)
         };
         let root =
             Root::start(&binary).await.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
         let sandbox = Self { config, binary, groups, root: tokio::sync::Mutex::new(root), templates: Mutex::default() };
+        if let Some(error) = sandbox.lost_layer().await {
+            sandbox.shutdown().await;
+            return Err(error);
+        }
         Ok(sandbox)
     }
 
     /// Which layers are in force.
     pub async fn layers(&self) -> Vec<Layer> {
         let missing = self.root.lock().await.missing.clone();
-        let cgroup = self.groups.as_ref().map(|groups| groups.version()).map_err(Clone::clone);
-        layers(&missing, &cgroup)
+        layers(&missing, &self.groups, self.config.cpu_percent.is_some())
+    }
+
+    /// A layer that is required and not in force.
+    async fn lost_layer(&self) -> Option<SandboxError> {
+        let layers = self.layers().await;
+        let layer = *self.config.require.iter().find(|name| !layers.iter().any(|layer| layer.meets(**name)))?;
+        let found = layers.into_iter().find(|known| known.name == layer.to_string());
+        let why = found.and_then(|layer| match layer.state {
+            LayerState::Degraded { why, .. } | LayerState::Missing { why, .. } => Some(why),
+            LayerState::InForce => None,
+        });
+        Some(SandboxError::Layer { layer, why: why.unwrap_or_else(|| "isolation.cpu_percent is not set".into()) })
     }
 
     /// Runs one call to its end. Never fails: what goes wrong here is the call's outcome.
@@ -85,7 +102,7 @@ impl Sandbox {
                 }
             }
         };
-        let end = call::run(&template, self.groups.as_ref().ok(), &request, &host).await;
+        let end = call::run(&template, &request, &host).await;
         if template.gone.is_cancelled() {
             self.forget(&request);
         }
@@ -171,8 +188,12 @@ impl Sandbox {
             heap_bytes: limits.memory_bytes / 100 * u64::from(self.config.heap_percent),
             load_ms: self.config.load_ms,
             inspect,
-            // Calls count here between their fork and their joining a group of their own.
-            processes: TEMPLATE_PROCESSES_MAX,
+            caps: Caps {
+                memory_bytes: limits.memory_bytes,
+                // Calls count here between their fork and their joining a group of their own.
+                processes: TEMPLATE_PROCESSES_MAX,
+                cpu_percent: self.config.cpu_percent,
+            },
         }
     }
 

@@ -1,6 +1,6 @@
 //! One template, as the worker holds it.
 
-use super::cgroup::{Group, Groups};
+use super::cgroup::{CallGroup, Caps, Group, Groups, Nest};
 use super::root::{Root, receive, register, send};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub struct Order<'a> {
     pub heap_bytes: u64,
     pub load_ms: u64,
     pub inspect: bool,
-    pub processes: u64,
+    pub caps: Caps,
 }
 
 /// The engine's own message comes first, if it can still speak.
@@ -53,6 +53,8 @@ const LOAD_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct Template {
     next_call: AtomicU32,
     line: Arc<Line>,
+    /// Its cgroups and its calls'.
+    nest: Option<Arc<Nest>>,
     /// Cancelled when the template is gone.
     pub gone: CancellationToken,
     guard: Guard,
@@ -63,7 +65,7 @@ pub struct Waiting {
     pub call: u32,
     pub stream: UnixStream,
     pub ended: oneshot::Receiver<CallEnded>,
-    pub group: Option<Group>,
+    pub group: Option<CallGroup>,
     memory_bytes: u64,
 }
 
@@ -94,30 +96,24 @@ impl Template {
         let broken = |what: &str, error: &dyn std::fmt::Display| {
             CallError::new(FailureKind::Crashed, format!("the sandbox could not be made ready: {what}: {error}"))
         };
-        let group = match groups {
-            Some(groups) => Some(
-                groups
-                    .take(order.limits.memory_bytes, Some(order.processes))
-                    .map_err(|error| broken("its cgroup", &error))?,
-            ),
-            None => None,
-        };
+        let nest = groups.map(|groups| groups.nest(&order.caps)).transpose();
+        let nest = nest.map_err(|error| broken("its cgroup", &error))?.map(Arc::new);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (control, their_control) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|error| broken("its socket", &error))?;
         rustix::io::ioctl_fionbio(&their_control, false).map_err(|error| broken("its socket", &error))?;
         let (load, their_load) = StdUnixStream::pair().map_err(|error| broken("its socket", &error))?;
-        let (join, doors) = group.as_ref().map_or((Join::None, Vec::new()), Group::door);
+        let (join, doors) = nest.as_ref().map_or((Join::None, Vec::new()), |nest| nest.own().door());
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![their_control.as_fd(), their_load.as_fd()];
         descriptors.extend(doors);
         let started = root.start_template(id, join, &descriptors).await;
         drop((their_control, their_load));
         let mut ended = started.map_err(|error| broken("its process", &error))?;
-        // From here on the template is killed and its group given back however this ends.
+        // From here on the template is killed however this ends.
         let guard = Guard { root: Arc::clone(root), id };
         let answer = ask(load, &order).await;
-        let (mut group, mut how) = (group, None);
+        let mut how = None;
         let failed = match answer {
             Ok((Kind::Loaded, _)) => {
                 let control = register(control).map_err(|error| broken("its socket", &error))?;
@@ -125,19 +121,19 @@ impl Template {
                 let template = Arc::new(Self {
                     next_call: AtomicU32::new(0),
                     line: Arc::clone(&line),
+                    nest: nest.clone(),
                     gone: CancellationToken::new(),
                     guard,
                 });
-                let (gone, groups) = (template.gone.clone(), groups.cloned());
+                let gone = template.gone.clone();
                 // Both end with the template, whose socket and process they wait for.
                 tokio::spawn(listen(Arc::clone(&line), Arc::clone(root), id));
                 tokio::spawn(async move {
                     // However it ended, or its root with it.
                     let _ = ended.await;
                     gone.cancel();
-                    // The spare is gone with it.
-                    give_back(groups.clone(), line.take_spare().and_then(|spare| spare.group)).await;
-                    give_back(groups, group).await;
+                    // The spare is gone with it. The groups are free once its last call has let go of them.
+                    drop((line.take_spare(), nest));
                 });
                 return Ok(Loaded::Template(template));
             }
@@ -159,70 +155,70 @@ impl Template {
             )),
             Err(AskError::Ended) => {
                 how = tokio::time::timeout(LOAD_GRACE, &mut ended).await.ok();
-                let out_of_memory = group.as_mut().is_some_and(Group::was_out_of_memory);
+                let out_of_memory = nest.as_ref().is_some_and(|nest| nest.own().was_out_of_memory());
                 Err(ended_while_loading(how.clone().and_then(Result::ok), out_of_memory, order.limits.memory_bytes))
             }
         };
         drop(guard);
-        let groups = groups.cloned();
+        // Ends with the process, which is killed.
         tokio::spawn(async move {
             if how.is_none() {
                 let _ = ended.await;
             }
-            give_back(groups, group).await;
+            drop(nest);
         });
         failed
     }
 
     /// A process for a call: the spare one, or else one that is forked now.
-    pub async fn waiting(&self, groups: Option<&Arc<Groups>>, memory_bytes: u64) -> io::Result<Waiting> {
+    pub async fn waiting(&self, memory_bytes: u64) -> io::Result<Waiting> {
         if let Some(mut spare) = self.line.take_spare() {
             let is_there = matches!(spare.ended.try_recv(), Err(oneshot::error::TryRecvError::Empty));
             if is_there && spare.memory_bytes == memory_bytes {
                 return Ok(spare);
             }
-            self.discard(spare, groups).await;
+            self.discard(spare).await;
         }
-        self.fork(groups, memory_bytes).await
+        self.fork(memory_bytes).await
     }
 
     /// Forks the next call's process ahead of it, once a template has shown that calls follow each other.
-    pub fn keep_spare(self: &Arc<Self>, groups: Option<&Arc<Groups>>, memory_bytes: u64) {
+    pub fn keep_spare(self: &Arc<Self>, memory_bytes: u64) {
         if self.next_call.load(Ordering::Relaxed) < SPARE_FROM_CALL || self.line.has_spare() {
             return;
         }
-        let (template, groups) = (Arc::clone(self), groups.cloned());
+        let template = Arc::clone(self);
         // Ends with the packet sent. A spare that can't be made is not missed: the next call forks for itself.
         tokio::spawn(async move {
-            let Ok(waiting) = template.fork(groups.as_ref(), memory_bytes).await else { return };
+            let Ok(waiting) = template.fork(memory_bytes).await else { return };
             let mut surplus = template.line.put_spare(waiting);
             if template.gone.is_cancelled() {
                 surplus = surplus.or(template.line.take_spare());
             }
             if let Some(surplus) = surplus {
-                template.discard(surplus, groups.as_ref()).await;
+                template.discard(surplus).await;
             }
         });
     }
 
     /// Ends a process that no call was given to.
-    async fn discard(&self, waiting: Waiting, groups: Option<&Arc<Groups>>) {
+    async fn discard(&self, waiting: Waiting) {
         self.kill_call(waiting.call).await;
         // However that went: a group with something in it is not used again.
         let _ = tokio::time::timeout(DISCARD_WAIT, waiting.ended).await;
-        give_back(groups.cloned(), waiting.group).await;
+        drop(waiting.group);
     }
 
     /// Forks a process for a call.
-    async fn fork(&self, groups: Option<&Arc<Groups>>, memory_bytes: u64) -> io::Result<Waiting> {
-        let group = groups.map(|groups| groups.take(memory_bytes, None)).transpose()?;
+    async fn fork(&self, memory_bytes: u64) -> io::Result<Waiting> {
+        let group = self.nest.as_ref().map(|nest| nest.call(memory_bytes)).transpose()?;
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let stream = UnixStream::from_std(ours)?;
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         let (sender, ended) = oneshot::channel();
         self.line.calls.lock().expect("nothing panics while it is held").insert(call, sender);
-        let (join, doors) = group.as_ref().map_or((Join::None, Vec::new()), Group::door);
+        let (join, doors) = group.as_deref().map_or((Join::None, Vec::new()), Group::door);
         let mut descriptors = vec![theirs.as_fd()];
         descriptors.extend(doors);
         let sent = send(&self.line.control, &ToTemplate::Fork { call, join }.encode(), &descriptors).await;
@@ -257,12 +253,6 @@ impl Drop for Guard {
             // Ends with the packet sent.
             runtime.spawn(async move { root.kill_template(id).await });
         }
-    }
-}
-
-async fn give_back(groups: Option<Arc<Groups>>, group: Option<Group>) {
-    if let (Some(groups), Some(group)) = (groups, group) {
-        groups.give_back(group);
     }
 }
 

@@ -50,7 +50,7 @@ fn ignore(control: &OwnedFd) -> ! {
 /// Says of every call near the one that it is told of that it has ended well.
 fn lie(control: &OwnedFd) -> ! {
     while let Ok(Some(packet)) = receive_packet(control) {
-        if let Some(ToTemplate::Fork { call, join: Join::None | Join::Procs | Join::Directory }) =
+        if let Some(ToTemplate::Fork { call, join: Join::None | Join::Tasks | Join::Directory }) =
             ToTemplate::decode(&packet.bytes)
         {
             for other in call.saturating_sub(100)..call + 100 {
