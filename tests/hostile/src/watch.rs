@@ -18,12 +18,12 @@ const SETTLE_WAIT: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// An allocator keeps some of what it was given back.
 const MEMORY_SLACK_BYTES: u64 = 32 * 1024 * 1024;
-/// Pooled cgroups and the sockets of templates that were made since: some each, and there are few templates.
-const DESCRIPTORS_SLACK: usize = 64;
+/// The sockets of templates that were made since: some each, and there are few templates.
+const DESCRIPTORS_SLACK: usize = 16;
+/// A worker keeps no more cgroups for later, the folders that they lie in among them.
+const GROUPS_KEPT_MAX: usize = 256;
 /// No test has more at once, but those that say so.
 const TEMPLATES_WARMED: usize = 3;
-/// What a pooled cgroup is held by: its doors, its peak, its count of kills.
-const GROUP_DESCRIPTORS: usize = 4;
 const TEMPLATE: &str = "tf-template";
 const CALL: &str = "tf-call";
 
@@ -33,6 +33,7 @@ struct Held {
     processes: BTreeMap<String, usize>,
     /// Ended and never waited for.
     zombies: usize,
+    /// But for those of cgroups, which are kept with them.
     descriptors: usize,
     memory_bytes: u64,
     /// Made by this process, and not taken away.
@@ -83,13 +84,6 @@ impl Watch {
         }
     }
 
-    /// So many cgroups more may have been made since: they are pooled, for calls that run together.
-    pub fn allowing_groups(mut self, more: usize) -> Self {
-        self.before.groups += more;
-        self.before.descriptors += more * GROUP_DESCRIPTORS;
-        self
-    }
-
     /// Waits until no more is held than before, and panics if that doesn't come about. Templates may have been made
     /// since.
     #[track_caller]
@@ -137,7 +131,7 @@ impl Held {
     fn now() -> Self {
         let (processes, zombies) = count_below();
         let (groups, groups_in_use) = groups();
-        let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let descriptors = descriptors();
         Self { processes, zombies, descriptors, memory_bytes: resident_bytes(), groups, groups_in_use }
     }
 
@@ -170,7 +164,7 @@ impl Held {
             "a template"
         } else if now.descriptors > self.descriptors {
             "a descriptor"
-        } else if now.groups > self.groups {
+        } else if now.groups > GROUPS_KEPT_MAX {
             "a cgroup"
         } else {
             return self.exceeded_by(now);
@@ -235,6 +229,12 @@ fn is_below(all: &BTreeMap<u32, Process>, mut pid: u32, above: u32) -> bool {
     false
 }
 
+fn descriptors() -> usize {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return 0 };
+    let targets = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| !target.starts_with("/sys/fs/cgroup")).count()
+}
+
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
@@ -259,13 +259,18 @@ fn groups() -> (usize, usize) {
     let prefix = format!("toolfleet-{}-", std::process::id());
     let (mut all, mut in_use) = (0, 0);
     for place in above.iter().flat_map(|path| folders(path, &prefix)) {
-        for group in folders(&place, "g") {
+        for group in all_folders(&place) {
             all += 1;
             let procs = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
             in_use += usize::from(!procs.is_empty());
         }
     }
     (all, in_use)
+}
+
+fn all_folders(path: &Path) -> Vec<PathBuf> {
+    let below = folders(path, "");
+    below.iter().flat_map(|folder| all_folders(folder)).chain(below.iter().cloned()).collect()
 }
 
 fn folders(path: &Path, prefix: &str) -> Vec<PathBuf> {

@@ -40,6 +40,6 @@ async fn a27_a_thousand_calls_of_one_template_share_no_number_and_no_value() {
     }
     assert_eq!(drawn.len(), CALLS * 4, "some of what was drawn was drawn twice");
     drop(ends);
-    watch.allowing_groups(AT_ONCE).settle_all(&sandbox, "A27").await;
+    watch.settle_all(&sandbox, "A27").await;
     sandbox.shutdown().await;
 }
