@@ -26,6 +26,8 @@ const GROUPS_KEPT_MAX: usize = 256;
 const TEMPLATES_WARMED: usize = 3;
 const TEMPLATE: &str = "tf-template";
 const CALL: &str = "tf-call";
+/// What a template is before it has a plugin: one may be kept ahead.
+const BLANK: &str = "tf-blank";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held {
@@ -63,7 +65,8 @@ impl Watch {
         loop {
             sandbox.clear();
             let now = Held::now();
-            if !now.processes.contains_key(TEMPLATE) && now.zombies == 0 && now.groups_in_use == 0 {
+            let templates = now.processes.contains_key(TEMPLATE) || now.processes.contains_key(BLANK);
+            if !templates && now.zombies == 0 && now.groups_in_use == 0 {
                 return Self { before: now };
             }
             assert!(Instant::now() < end, "a sandbox that was just used does not come to rest: {now:?}");
@@ -140,7 +143,11 @@ impl Held {
         // Each template may keep one process ahead of its calls.
         let spares = count(now, TEMPLATE);
         for (name, many) in &now.processes {
-            let allowed = if name == CALL { count(self, name).max(spares) } else { count(self, name) };
+            let allowed = match name.as_str() {
+                CALL => count(self, name).max(spares),
+                BLANK => 1,
+                _ => count(self, name),
+            };
             if name != TEMPLATE && *many > allowed {
                 return Some(format!("a process {name}"));
             }
@@ -148,7 +155,7 @@ impl Held {
         let made = spares.saturating_sub(count(self, TEMPLATE));
         if now.zombies > self.zombies {
             Some("a zombie".into())
-        } else if now.groups_in_use > self.groups_in_use + made + spares {
+        } else if now.groups_in_use > self.groups_in_use + made + spares + count(now, BLANK) {
             Some("a process in a cgroup".into())
         } else if now.memory_bytes > self.memory_bytes + MEMORY_SLACK_BYTES {
             Some("memory".into())

@@ -29,11 +29,18 @@ pub struct Given {
 
 /// Runs in the forked process, to its end.
 pub fn main(engine: &Engine, given: Given, filter: Option<&mut Filter>, payload: Payload) -> ! {
-    process::set_name(c"tf-template");
+    process::set_name(c"tf-blank");
     let Ok(events) = process::child_events() else { process::exit_now(EXIT_NOT_ISOLATED) };
     if isolate::isolate_template(payload).is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
     }
+    // Most of it is done before the plugin is known. A limit that depends on it can't be set any more once the filter
+    // is in force.
+    let mut filter = filter;
+    if !given.without_cgroup {
+        put_up(filter.take());
+    }
+    filter::report_to(Some(&given.load));
     let Ok((Kind::Load, frame)) = socket::read_frame(&given.load, wire::LOAD_BYTES_MAX) else {
         process::exit_now(EXIT_PROTOCOL)
     };
@@ -42,10 +49,8 @@ pub fn main(engine: &Engine, given: Given, filter: Option<&mut Filter>, payload:
     if given.without_cgroup && isolate::limit_address_space(load.limits.memory_bytes).is_err() {
         process::exit_now(EXIT_NOT_ISOLATED);
     }
-    filter::report_to(Some(&given.load));
-    if filter.is_some_and(|filter| filter.apply().is_err()) {
-        process::exit_now(EXIT_NOT_ISOLATED);
-    }
+    put_up(filter.take());
+    process::set_name(c"tf-template");
     // From here on the plugin's code may have taken over.
     if let Some(attack) = payload.template {
         attack(&load, &given.control, &given.load);
@@ -66,6 +71,12 @@ pub fn main(engine: &Engine, given: Given, filter: Option<&mut Filter>, payload:
     drop((load, text, given.load));
     filter::report_to(None);
     serve(engine, &given.control, &events, payload)
+}
+
+fn put_up(filter: Option<&mut Filter>) {
+    if filter.is_some_and(|filter| filter.apply().is_err()) {
+        process::exit_now(EXIT_NOT_ISOLATED);
+    }
 }
 
 /// Forks calls and tells how they ended, until the worker is gone.

@@ -4,6 +4,7 @@
 //! Everything that comes out of a template or a call is presumed hostile. Nothing here runs plugin code.
 
 pub mod bench;
+mod blank;
 mod call;
 mod cgroup;
 mod config;

@@ -1,5 +1,6 @@
 //! The sandbox as a whole: one root, templates by account and release, calls in them.
 
+use super::blank::{Ahead, Blank, BlankError};
 use super::cgroup::{Caps, Groups};
 use super::config::IsolationConfig;
 use super::layers::{Layer, LayerName, LayerState, layers};
@@ -31,6 +32,7 @@ pub struct Sandbox {
     groups: Result<Arc<Groups>, String>,
     root: tokio::sync::Mutex<Arc<Root>>,
     templates: Mutex<HashMap<Key, Entry>>,
+    ahead: Ahead,
 }
 
 /// Different accounts never share a template, even of the same release.
@@ -55,7 +57,14 @@ impl Sandbox {
         };
         let root =
             Root::start(&binary).await.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
-        let sandbox = Self { config, binary, groups, root: tokio::sync::Mutex::new(root), templates: Mutex::default() };
+        let sandbox = Self {
+            config,
+            binary,
+            groups,
+            root: tokio::sync::Mutex::new(root),
+            templates: Mutex::default(),
+            ahead: Ahead::default(),
+        };
         if let Some(error) = sandbox.lost_layer().await {
             sandbox.shutdown().await;
             return Err(error);
@@ -111,12 +120,7 @@ impl Sandbox {
 
     /// Evaluates a bundle without a host, and tells what it registered.
     pub async fn inspect(&self, bundle: &Bundle) -> Inspection {
-        let order = self.order(bundle, Limits::BASE, true);
-        let loaded = match self.root().await {
-            Ok(root) => Template::load(&root, self.groups.as_ref().ok(), order).await,
-            Err(error) => Err(error),
-        };
-        let inspection = match loaded {
+        let inspection = match self.load(self.order(bundle, Limits::BASE, true)).await {
             Ok(Loaded::Inspected(json)) => serde_json::from_slice(&json)
                 .map_err(|_| CallError::new(FailureKind::LoadFailed, "the plugin's registration could not be read")),
             Ok(Loaded::Template(_)) => {
@@ -133,14 +137,16 @@ impl Sandbox {
         root.bare_forks(count).await
     }
 
-    /// Lets every template go that no call uses.
+    /// Lets every template go that no call uses, and the process that waits for the next.
     pub fn clear(&self) {
         self.templates().retain(|_, entry| !entry.is_idle());
+        self.ahead.clear();
     }
 
     /// Ends the root and all that it forked, and takes the cgroups away.
     pub async fn shutdown(&self) {
         self.templates().clear();
+        self.ahead.clear();
         self.root.lock().await.kill().await;
         if let Ok(groups) = &self.groups {
             let groups = Arc::clone(groups);
@@ -168,9 +174,7 @@ impl Sandbox {
         let cell = self.cell(request);
         let loaded = cell
             .get_or_try_init(|| async {
-                let root = self.root().await?;
-                let order = self.order(&request.bundle, request.limits, false);
-                match Template::load(&root, self.groups.as_ref().ok(), order).await? {
+                match self.load(self.order(&request.bundle, request.limits, false)).await? {
                     Loaded::Template(template) => Ok(template),
                     Loaded::Inspected(_) => {
                         Err(CallError::new(FailureKind::Crashed, "the sandbox answered another question"))
@@ -188,13 +192,30 @@ impl Sandbox {
             heap_bytes: limits.memory_bytes / 100 * u64::from(self.config.heap_percent),
             load_ms: self.config.load_ms,
             inspect,
-            caps: Caps {
-                memory_bytes: limits.memory_bytes,
-                // Calls count here between their fork and their joining a group of their own.
-                processes: TEMPLATE_PROCESSES_MAX,
-                cpu_percent: self.config.cpu_percent,
-            },
         }
+    }
+
+    fn caps(&self, memory_bytes: u64) -> Caps {
+        // Calls count as the template's between their fork and their joining a group of their own.
+        Caps { memory_bytes, processes: TEMPLATE_PROCESSES_MAX, cpu_percent: self.config.cpu_percent }
+    }
+
+    /// Has a process evaluate a bundle: the one that is kept ahead, or else one that is started now.
+    async fn load(&self, order: Order<'_>) -> Result<Loaded, CallError> {
+        let broken = |error: BlankError| {
+            CallError::new(FailureKind::Crashed, format!("the sandbox could not be made ready: {error}"))
+        };
+        let root = self.root().await?;
+        let groups = self.groups.as_ref().ok();
+        let caps = self.caps(order.limits.memory_bytes);
+        let blank = match self.ahead.take(&root) {
+            Some(mut blank) => blank.cap(&caps).map(|()| blank),
+            None => Blank::start(&root, groups, &caps).await,
+        };
+        let loaded = Template::load(blank.map_err(broken)?, order).await;
+        // After it: whoever waits for this one doesn't wait for the next too.
+        self.ahead.keep(&root, groups, self.caps(Limits::BASE.memory_bytes));
+        loaded
     }
 
     /// The place of a template, made if need be; the least recently used ones make room.

@@ -1,11 +1,11 @@
 //! One template, as the worker holds it.
 
-use super::cgroup::{CallGroup, Caps, Group, Groups, Nest};
-use super::root::{Root, receive, register, send};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use super::blank::{Blank, Guard};
+use super::cgroup::{CallGroup, Group, Nest};
+use super::root::{Root, receive, send};
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,6 @@ pub struct Order<'a> {
     pub heap_bytes: u64,
     pub load_ms: u64,
     pub inspect: bool,
-    pub caps: Caps,
 }
 
 /// The engine's own message comes first, if it can still speak.
@@ -88,35 +87,18 @@ pub enum Loaded {
     Inspected(Vec<u8>),
 }
 
-static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-
 impl Template {
-    /// Starts a template and has it evaluate the bundle.
-    pub async fn load(root: &Arc<Root>, groups: Option<&Arc<Groups>>, order: Order<'_>) -> Result<Loaded, CallError> {
-        let broken = |what: &str, error: &dyn std::fmt::Display| {
-            CallError::new(FailureKind::Crashed, format!("the sandbox could not be made ready: {what}: {error}"))
-        };
-        let nest = groups.map(|groups| groups.nest(&order.caps)).transpose();
-        let nest = nest.map_err(|error| broken("its cgroup", &error))?.map(Arc::new);
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (control, their_control) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .map_err(|error| broken("its socket", &error))?;
-        rustix::io::ioctl_fionbio(&their_control, false).map_err(|error| broken("its socket", &error))?;
-        let (load, their_load) = StdUnixStream::pair().map_err(|error| broken("its socket", &error))?;
-        let (join, doors) = nest.as_ref().map_or((Join::None, Vec::new()), |nest| nest.own().door());
-        let mut descriptors: Vec<BorrowedFd<'_>> = vec![their_control.as_fd(), their_load.as_fd()];
-        descriptors.extend(doors);
-        let started = root.start_template(id, join, &descriptors).await;
-        drop((their_control, their_load));
-        let mut ended = started.map_err(|error| broken("its process", &error))?;
-        // From here on the template is killed however this ends.
-        let guard = Guard { root: Arc::clone(root), id };
+    /// Has a process evaluate a bundle.
+    pub async fn load(blank: Blank, order: Order<'_>) -> Result<Loaded, CallError> {
+        // The template is killed however this ends.
+        let Blank { control, load, mut ended, nest, guard } = blank;
+        let nest = nest.map(Arc::new);
         let answer = ask(load, &order).await;
         let mut how = None;
         let failed = match answer {
             Ok((Kind::Loaded, _)) => {
-                let control = register(control).map_err(|error| broken("its socket", &error))?;
+                let root = Arc::clone(&guard.root);
+                let id = guard.id;
                 let line = Arc::new(Line { control, calls: Mutex::default(), spare: Mutex::default() });
                 let template = Arc::new(Self {
                     next_call: AtomicU32::new(0),
@@ -127,7 +109,7 @@ impl Template {
                 });
                 let gone = template.gone.clone();
                 // Both end with the template, whose socket and process they wait for.
-                tokio::spawn(listen(Arc::clone(&line), Arc::clone(root), id));
+                tokio::spawn(listen(Arc::clone(&line), root, id));
                 tokio::spawn(async move {
                     // However it ended, or its root with it.
                     let _ = ended.await;
@@ -144,7 +126,10 @@ impl Template {
                 let message = format!("the plugin's process {}", super::call::say_forbidden(number));
                 Err(CallError::new(FailureKind::LoadFailed, message))
             }
-            Ok((kind, _)) => Err(broken("its first answer", &format!("{kind:?}"))),
+            Ok((kind, _)) => {
+                let message = format!("a plugin's process answered what none does when it was loaded: {kind:?}");
+                Err(CallError::new(FailureKind::LoadFailed, message))
+            }
             Err(AskError::TooSlow) => Err(CallError::new(
                 FailureKind::LoadFailed,
                 format!(
@@ -240,22 +225,6 @@ impl Template {
     }
 }
 
-/// Kills a template when dropped. Without a runtime the worker itself is ending, and the root with it.
-struct Guard {
-    root: Arc<Root>,
-    id: u32,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (root, id) = (Arc::clone(&self.root), self.id);
-            // Ends with the packet sent.
-            runtime.spawn(async move { root.kill_template(id).await });
-        }
-    }
-}
-
 async fn listen(line: Arc<Line>, root: Arc<Root>, id: u32) {
     while let Some(packet) = receive(&line.control).await {
         let known = match FromTemplate::decode(&packet) {
@@ -312,7 +281,7 @@ enum AskError {
 }
 
 /// Sends the bundle and takes the answer.
-async fn ask(load: StdUnixStream, order: &Order<'_>) -> Result<(Kind, Vec<u8>), AskError> {
+async fn ask(mut stream: UnixStream, order: &Order<'_>) -> Result<(Kind, Vec<u8>), AskError> {
     let request = Load {
         bundle: order.bundle.clone(),
         limits: order.limits,
@@ -322,8 +291,6 @@ async fn ask(load: StdUnixStream, order: &Order<'_>) -> Result<(Kind, Vec<u8>), 
     };
     let json = serde_json::to_vec(&request).expect("a bundle has only string keys");
     let exchange = async {
-        load.set_nonblocking(true)?;
-        let mut stream = UnixStream::from_std(load)?;
         stream.write_all(&wire::encode(Kind::Load, &[&json])).await?;
         let mut header = [0; HEADER_BYTES];
         stream.read_exact(&mut header).await?;

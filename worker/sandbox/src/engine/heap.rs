@@ -24,19 +24,25 @@ pub struct Bound(Rc<State>);
 
 struct State {
     max_bytes: Cell<usize>,
+    used_bytes: Cell<usize>,
     was_met: Cell<bool>,
 }
 
 impl Default for State {
     /// Before there is a plugin there is no bound.
     fn default() -> Self {
-        Self { max_bytes: Cell::new(usize::MAX), was_met: Cell::new(false) }
+        Self { max_bytes: Cell::new(usize::MAX), used_bytes: Cell::new(0), was_met: Cell::new(false) }
     }
 }
 
 impl Bound {
     pub fn set(&self, max_bytes: u64) {
         self.0.max_bytes.set(usize::try_from(max_bytes).unwrap_or(usize::MAX));
+    }
+
+    /// What the engine holds now.
+    pub fn used_bytes(&self) -> usize {
+        self.0.used_bytes.get()
     }
 
     /// Was the engine ever refused memory?
@@ -46,24 +52,27 @@ impl Bound {
 }
 
 pub struct Heap {
-    used_bytes: usize,
     bound: Bound,
     pages: Pages,
 }
 
 impl Heap {
     pub fn new(bound: Bound) -> Self {
-        Self { used_bytes: 0, bound, pages: Pages::reserve() }
+        Self { bound, pages: Pages::reserve() }
     }
 
     /// Is there room for so many more bytes?
     fn admits(&self, bytes: usize) -> bool {
         let max_bytes = self.bound.0.max_bytes.get();
-        let admitted = self.used_bytes.checked_add(bytes).is_some_and(|used| used <= max_bytes);
+        let admitted = self.bound.used_bytes().checked_add(bytes).is_some_and(|used| used <= max_bytes);
         if !admitted {
             self.bound.0.was_met.set(true);
         }
         admitted
+    }
+
+    fn release(&mut self, bytes: usize) {
+        self.bound.0.used_bytes.set(self.bound.used_bytes().saturating_sub(bytes));
     }
 
     fn count(&mut self, pointer: *mut u8) -> *mut u8 {
@@ -71,7 +80,7 @@ impl Heap {
             self.bound.0.was_met.set(true);
         } else {
             // SAFETY: the pointer was just given out here.
-            self.used_bytes += unsafe { Self::usable_size(pointer) };
+            self.bound.0.used_bytes.set(self.bound.used_bytes() + unsafe { Self::usable_size(pointer) });
         }
         pointer
     }
@@ -110,7 +119,7 @@ unsafe impl Allocator for Heap {
         }
         // SAFETY: by the trait's conditions the pointer is one that was given out here and not yet taken back.
         unsafe {
-            self.used_bytes = self.used_bytes.saturating_sub(Self::usable_size(pointer));
+            self.release(Self::usable_size(pointer));
             if is_page(pointer) { self.pages.give_back(pointer) } else { libc::free(pointer.cast()) }
         }
     }
@@ -149,7 +158,7 @@ unsafe impl Allocator for Heap {
             self.bound.0.was_met.set(true);
             return std::ptr::null_mut();
         }
-        self.used_bytes = self.used_bytes.saturating_sub(old_size);
+        self.release(old_size);
         self.count(moved.cast())
     }
 
@@ -232,7 +241,7 @@ mod tests {
         assert!(heap.alloc(6_000).is_null() && bound.was_met());
         // SAFETY: `first` was given out above and is taken back once.
         unsafe { heap.dealloc(first) };
-        assert_eq!(heap.used_bytes, 0);
+        assert_eq!(heap.bound.used_bytes(), 0);
         let again = heap.calloc(3, 2_000);
         assert!(!again.is_null());
         // SAFETY: `again` was given out above; on success it is taken back and `grown` stands for it.
@@ -242,7 +251,7 @@ mod tests {
             assert!(heap.realloc(grown, 11_000).is_null());
             heap.dealloc(grown);
         }
-        assert_eq!(heap.used_bytes, 0);
+        assert_eq!(heap.bound.used_bytes(), 0);
     }
 
     #[test]
@@ -266,6 +275,6 @@ mod tests {
         }
         // SAFETY: given out above, taken back once.
         unsafe { heap.dealloc(second) };
-        assert_eq!(heap.used_bytes, 0);
+        assert_eq!(heap.bound.used_bytes(), 0);
     }
 }

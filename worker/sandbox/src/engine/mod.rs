@@ -33,6 +33,8 @@ use toolfleet_protocol::{CallError, FailureKind, Limits};
 const STACK_BYTES: usize = 1024 * 1024;
 /// The platform's own code is evaluated in some milliseconds.
 const START_WAIT: Duration = Duration::from_secs(5);
+/// What may lie in the heap uncollected, after loading and then in a call.
+const UNCOLLECTED_BYTES_MAX: usize = 1024 * 1024;
 /// Rejections that nobody awaits, kept to be logged.
 const REJECTIONS_MAX: usize = 16;
 
@@ -43,6 +45,8 @@ pub struct Engine {
     bridge: Shared,
     random: Random,
     bound: Bound,
+    /// What the heap holds with no plugin in it.
+    empty_bytes: usize,
     files: Files,
     functions: Functions,
     rejections: Rejections,
@@ -66,7 +70,10 @@ impl Engine {
         let context = Context::full(&runtime)?;
         let random = Random::default();
         let functions = context.with(|ctx| prelude::evaluate(&ctx, &bridge, &random))?;
-        Ok(Box::leak(Box::new(Self { runtime, context, bridge, random, bound, files, functions, rejections })))
+        runtime.run_gc();
+        let empty_bytes = bound.used_bytes();
+        let engine = Self { runtime, context, bridge, random, bound, empty_bytes, files, functions, rejections };
+        Ok(Box::leak(Box::new(engine)))
     }
 
     /// Evaluates the bundle, once in the life of the engine.
@@ -90,9 +97,17 @@ impl Engine {
             CallError::new(FailureKind::LoadFailed, format!("the engine could not be made ready: {error}"))
         })?;
         self.evaluate()?;
-        // What loading left over goes now: no call shall trip over it, and copy the whole heap in doing so.
-        self.runtime.run_gc();
+        self.collect();
         Ok(())
+    }
+
+    /// Collecting writes to every object there is, and so copies the whole heap for the process that does it. It is done
+    /// here where loading may have left much over, and by no call that doesn't need much itself.
+    fn collect(&self) {
+        if self.bound.used_bytes() > self.empty_bytes + UNCOLLECTED_BYTES_MAX {
+            self.runtime.run_gc();
+        }
+        self.runtime.set_gc_threshold(self.bound.used_bytes() + UNCOLLECTED_BYTES_MAX);
     }
 
     fn evaluate(&self) -> Result<(), CallError> {
@@ -196,6 +211,16 @@ impl Engine {
             let looked = inspect.and_then(|inspect| inspect.call(()));
             looked.map(bridge::well_formed).catch(&ctx).map_err(|error| self.load_error(&ctx, &error))
         })
+    }
+
+    /// Does in a fresh fork what a call does, with nothing of a plugin's. Most pages that a call writes to are copied
+    /// for its process by this, which is most of what a call costs: a fork that waits for its call has done it by then.
+    pub fn rehearse(&self) {
+        // What it gives is nobody's, and whether it went well shows when the call does the same.
+        let _ = self.call::<_, ()>(&self.functions.rehearse, (r#"{"callId":"","initiator":{"kind":""}}"#,));
+        // All jobs are the rehearsal's: loading left none.
+        while let Ok(true) = self.runtime.execute_pending_job() {}
+        self.bridge.borrow_mut().finished = None;
     }
 
     /// Runs one tool to its end. Takes the process with it: there is no second call.

@@ -54,6 +54,8 @@ struct Nested {
     own: Group,
     /// For its calls.
     calls: Vec<Group>,
+    /// What it was last held to.
+    caps: Option<Caps>,
 }
 
 /// A call's group. Dropped once its process has ended, the next call of its template may have it.
@@ -95,13 +97,14 @@ impl Groups {
             }
             None => {
                 let (nest, own) = self.place.make_nest()?;
-                Nested { nest, own, calls: Vec::new() }
+                Nested { nest, own, calls: Vec::new(), caps: None }
             }
         };
-        self.place.cap_nest(&nested.nest, &mut nested.own, caps)?;
         let idle = std::mem::take(&mut nested.calls);
         self.idle_groups.fetch_add(idle.len(), Ordering::Relaxed);
-        Ok(Nest { groups: Arc::clone(self), nested: Some(nested), idle: Mutex::new(idle) })
+        let mut nest = Nest { groups: Arc::clone(self), nested: Some(nested), idle: Mutex::new(idle) };
+        nest.cap(caps)?;
+        Ok(nest)
     }
 
     /// Takes all groups away that nothing is in.
@@ -121,6 +124,18 @@ impl Groups {
 }
 
 impl Nest {
+    /// Holds the template to these.
+    pub fn cap(&mut self, caps: &Caps) -> io::Result<()> {
+        let nested = self.nested.as_mut().expect("it is there until it is dropped");
+        if nested.caps != Some(*caps) {
+            // Half done it is neither.
+            nested.caps = None;
+            self.groups.place.cap_nest(&nested.nest, &mut nested.own, caps)?;
+            nested.caps = Some(*caps);
+        }
+        Ok(())
+    }
+
     /// The template's own group.
     pub fn own(&self) -> &Group {
         &self.nested().own

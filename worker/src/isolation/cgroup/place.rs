@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(super) const MOUNT: &str = "/sys/fs/cgroup";
 
 /// What a template may use.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
     /// The template's own memory; each of its calls has a cap of its own.
     pub memory_bytes: u64,

@@ -45,11 +45,18 @@ export default function (native, kit) {
     if (json !== undefined && json.length > resultBytesMax) tooLarge("JSON of " + json.length + " characters");
     else native.finish(true, json ?? "null");
   };
+  const echo = (input, context) => context && input;
   Object.assign(kit, {
     describeAsJson: (error) => write(describe(error)),
     // The promise is rejected only where not even the call's end could be told for want of memory.
     prepare: (resultBytesMax, hostCallsMax, hostCallsPendingMax, hostCallBytesMax, timersMax) => {
       state.limits = { __proto__: null, resultBytesMax, hostCallsMax, hostCallsPendingMax, hostCallBytesMax, timersMax };
+    },
+    // Does what a call does, with nothing of a plugin's: see the engine's `rehearse`.
+    rehearse: async (json) => {
+      const value = apply(echo, undefined, [parse(json), deepFreeze(parse(json))]);
+      await 0;
+      native.finish(true, write(value));
     },
     begin: (name, inputJson, contextJson) => {
       state.loading = false;

@@ -31,6 +31,7 @@ const PARTS: &[(&str, &str)] = &[
 pub struct Functions {
     pub describe: Persistent<Function<'static>>,
     pub prepare: Persistent<Function<'static>>,
+    pub rehearse: Persistent<Function<'static>>,
     pub begin: Persistent<Function<'static>>,
     pub settle: Persistent<Function<'static>>,
     pub fire: Persistent<Function<'static>>,
@@ -70,6 +71,7 @@ pub fn evaluate(ctx: &Ctx<'_>, bridge: &Shared, random: &Random) -> Result<Funct
     Ok(Functions {
         describe: take("describeAsJson")?,
         prepare: take("prepare")?,
+        rehearse: take("rehearse")?,
         begin: take("begin")?,
         settle: take("settle")?,
         fire: take("fire")?,
