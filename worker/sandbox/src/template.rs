@@ -41,6 +41,7 @@ pub fn main(engine: &Engine, given: Given, filter: Option<&mut Filter>, payload:
         put_up(filter.take());
     }
     filter::report_to(Some(&given.load));
+    engine.rehearse();
     let Ok((Kind::Load, frame)) = socket::read_frame(&given.load, wire::LOAD_BYTES_MAX) else {
         process::exit_now(EXIT_PROTOCOL)
     };

@@ -90,24 +90,28 @@ pub enum Loaded {
 impl Template {
     /// Has a process evaluate a bundle.
     pub async fn load(blank: Blank, order: Order<'_>) -> Result<Loaded, CallError> {
-        // The template is killed however this ends.
         let Blank { control, load, mut ended, nest, guard } = blank;
         let nest = nest.map(Arc::new);
+        let line = Arc::new(Line { control, calls: Mutex::default(), spare: Mutex::default() });
+        // Dropped, which it is unless all goes well, it is killed.
+        let template = Arc::new(Self {
+            next_call: AtomicU32::new(0),
+            line: Arc::clone(&line),
+            nest: nest.clone(),
+            gone: CancellationToken::new(),
+            guard,
+        });
+        // The first call's process is asked for along with the load, and forked as soon as that is done.
+        if !order.inspect
+            && let Ok(first) = template.fork(order.limits.memory_bytes).await
+        {
+            line.put_spare(first);
+        }
         let answer = ask(load, &order).await;
         let mut how = None;
         let failed = match answer {
             Ok((Kind::Loaded, _)) => {
-                let root = Arc::clone(&guard.root);
-                let id = guard.id;
-                let line = Arc::new(Line { control, calls: Mutex::default(), spare: Mutex::default() });
-                let template = Arc::new(Self {
-                    next_call: AtomicU32::new(0),
-                    line: Arc::clone(&line),
-                    nest: nest.clone(),
-                    gone: CancellationToken::new(),
-                    guard,
-                });
-                let gone = template.gone.clone();
+                let (root, id, gone) = (Arc::clone(&template.guard.root), template.guard.id, template.gone.clone());
                 // Both end with the template, whose socket and process they wait for.
                 tokio::spawn(listen(Arc::clone(&line), root, id));
                 tokio::spawn(async move {
@@ -144,13 +148,13 @@ impl Template {
                 Err(ended_while_loading(how.clone().and_then(Result::ok), out_of_memory, order.limits.memory_bytes))
             }
         };
-        drop(guard);
+        drop(template);
         // Ends with the process, which is killed.
         tokio::spawn(async move {
             if how.is_none() {
                 let _ = ended.await;
             }
-            drop(nest);
+            drop((line.take_spare(), nest));
         });
         failed
     }

@@ -97,7 +97,10 @@ impl Groups {
             }
             None => {
                 let (nest, own) = self.place.make_nest()?;
-                Nested { nest, own, calls: Vec::new(), caps: None }
+                // The first call doesn't wait for its group, which it will want with the same cap.
+                let mut first = self.place.make_call(&nest)?;
+                first.prepare(caps.memory_bytes)?;
+                Nested { nest, own, calls: vec![first], caps: None }
             }
         };
         let idle = std::mem::take(&mut nested.calls);
