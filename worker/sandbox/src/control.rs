@@ -39,9 +39,10 @@ pub enum ToRoot {
     Kill {
         id: u32,
     },
-    /// Fork a process that ends at once, `count` times: the floor that a call's cost is measured against.
+    /// Fork a process that ends at once, in this cgroup: the floor that a call's cost is measured against. Descriptors:
+    /// those of `join`.
     Bare {
-        count: u32,
+        join: Join,
     },
 }
 
@@ -129,7 +130,7 @@ impl ToRoot {
         match self {
             Self::Start { id, join } => packet(1, &[id.into(), join as u64]),
             Self::Kill { id } => packet(2, &[id.into()]),
-            Self::Bare { count } => packet(3, &[count.into()]),
+            Self::Bare { join } => packet(3, &[join as u64]),
         }
     }
 
@@ -141,7 +142,10 @@ impl ToRoot {
                 Some(Self::Start { id: id(number)?, join: Join::from_byte(u8::try_from(join).ok()?)? })
             }
             2 => numbers(rest).and_then(|[number]| Some(Self::Kill { id: id(number)? })),
-            3 => numbers(rest).and_then(|[number]| Some(Self::Bare { count: id(number)? })),
+            3 => {
+                let [join] = numbers(rest)?;
+                Some(Self::Bare { join: Join::from_byte(u8::try_from(join).ok()?)? })
+            }
             _ => None,
         }
     }
@@ -223,9 +227,11 @@ mod tests {
 
     #[test]
     fn packets_read_back_as_they_were_written() {
-        for message in
-            [ToRoot::Start { id: 7, join: Join::Tasks }, ToRoot::Kill { id: u32::MAX }, ToRoot::Bare { count: 1 }]
-        {
+        for message in [
+            ToRoot::Start { id: 7, join: Join::Tasks },
+            ToRoot::Kill { id: u32::MAX },
+            ToRoot::Bare { join: Join::None },
+        ] {
             assert_eq!(ToRoot::decode(&message.encode()), Some(message));
         }
         for message in [FromRoot::Ready { missing: "a=b".into() }, FromRoot::Exited { id: 1, status: -1 }] {

@@ -92,18 +92,7 @@ impl Root {
                     process::kill_child(*pid);
                 }
             }
-            Some(ToRoot::Bare { count }) => {
-                for _ in 0..count {
-                    let started = Instant::now();
-                    match process::fork(false, None) {
-                        Ok(Forked::Child) => process::exit_now(EXIT_DONE),
-                        Ok(Forked::Parent { pid }) => process::wait_for(pid),
-                        Err(_) => process::exit_now(EXIT_PROTOCOL),
-                    }
-                    let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                    self.tell(&FromRoot::Bare { ns });
-                }
-            }
+            Some(ToRoot::Bare { join }) => self.fork_bare(join, &packet.descriptors),
             None => process::exit_now(EXIT_PROTOCOL),
         }
     }
@@ -136,6 +125,23 @@ impl Root {
             }
             Err(errno) => self.tell(&FromRoot::StartFailed { id, errno: errno.raw_os_error() }),
         }
+    }
+
+    fn fork_bare(&self, join: Join, groups: &[OwnedFd]) {
+        let directory = if join == Join::Directory { groups.first().map(AsFd::as_fd) } else { None };
+        let started = Instant::now();
+        match process::fork(false, directory) {
+            Ok(Forked::Child) => {
+                if join == Join::Tasks && groups.iter().any(|group| template::enter(group).is_err()) {
+                    process::exit_now(EXIT_NOT_ISOLATED);
+                }
+                process::exit_now(EXIT_DONE)
+            }
+            Ok(Forked::Parent { pid }) => process::wait_for(pid),
+            Err(_) => process::exit_now(EXIT_PROTOCOL),
+        }
+        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.tell(&FromRoot::Bare { ns });
     }
 
     fn tell(&self, message: &FromRoot) {

@@ -1,7 +1,7 @@
 //! One call, from its fork to its end.
 
 use super::incoming::{Frame, Incoming};
-use super::template::{CallEnded, Template, Waiting};
+use super::template::{CallEnd, Template, Waiting};
 use super::{Host, RunEnd, RunRequest};
 use bytes::{Buf, BytesMut};
 use futures::StreamExt;
@@ -18,8 +18,9 @@ use toolfleet_sandbox::wire::{self, Start};
 
 /// After its limit a call may still say itself that it took too long; then it is killed.
 const SPEAK_GRACE: Duration = Duration::from_millis(60);
-/// A process that was told to die, or said that it is done, is gone within this; else its template is killed.
-const END_WAIT: Duration = Duration::from_millis(250);
+/// A process that was told to die, or said that it is done, is gone within this, though a thousand others of its
+/// template end with it; else its template is killed.
+const END_WAIT: Duration = Duration::from_millis(1_500);
 /// Answers that a call has not read yet. While there are more, nothing more is answered.
 const UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -102,12 +103,12 @@ async fn finish(
         tracing::warn!(call = %request.call_id, "a template did not end its call, and is ended with it");
         template.kill().await;
         // The kernel ends what is in its pid namespace before the template is gone.
-        let _ = tokio::time::timeout(END_WAIT * 4, template.gone.cancelled()).await;
+        let _ = tokio::time::timeout(END_WAIT, template.gone.cancelled()).await;
     }
     let how = how.ok().and_then(Result::ok);
-    let left_by_itself = how.is_some_and(|how| libc::WIFEXITED(how.status));
+    let left_by_itself = matches!(how, Some(Ok(how)) if libc::WIFEXITED(how.status));
     let out_of_memory = !left_by_itself && group.as_ref().is_some_and(|group| group.was_out_of_memory());
-    if let Some(how) = how {
+    if let Some(Ok(how)) = how {
         usage.cpu_us = how.cpu_us;
         usage.peak_bytes = how.peak_kib * 1024;
     }
@@ -202,7 +203,7 @@ fn encode_answer(ordinal: u32, answer: Result<Box<RawValue>, HostError>, limits:
     }
 }
 
-fn classify(exchange: Exchange, how: Option<CallEnded>, out_of_memory: bool, limits: &Limits) -> Outcome {
+fn classify(exchange: Exchange, how: Option<CallEnd>, out_of_memory: bool, limits: &Limits) -> Outcome {
     let failed = |kind, message: String| Outcome::Failed { error: CallError::new(kind, message) };
     match exchange {
         Exchange::Value(json) => value(json, limits),
@@ -217,8 +218,14 @@ fn classify(exchange: Exchange, how: Option<CallEnded>, out_of_memory: bool, lim
             failed(FailureKind::Crashed, format!("the call's process {}", say_forbidden(number)))
         }
         Exchange::Silent => {
-            let how = how.map_or_else(|| "its template ended".into(), |how| say(how.status));
-            failed(FailureKind::Crashed, format!("the call's process ended without a result: {how}"))
+            let message = match how {
+                Some(Ok(how)) => format!("the call's process ended without a result: {}", say(how.status)),
+                Some(Err(errno)) => {
+                    format!("the call's process could not be forked: {}", std::io::Error::from_raw_os_error(errno))
+                }
+                None => "the call's process ended without a result: its template ended".into(),
+            };
+            failed(FailureKind::Crashed, message)
         }
     }
 }

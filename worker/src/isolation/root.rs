@@ -11,22 +11,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use toolfleet_sandbox::control::{FromRoot, Join, ToRoot};
 use toolfleet_sandbox::{root::CONTROL_DESCRIPTOR, socket};
 
 /// The root isolates itself in some milliseconds; a machine that takes longer is out of order.
 const READY_WAIT: Duration = Duration::from_secs(10);
-/// Bare forks under way; as many as are asked for at once.
-const BARE_MAX: usize = 1024;
 
 /// A running root.
 pub struct Root {
     control: AsyncFd<OwnedFd>,
     /// Told when a template ends, by its id. Bounded by the templates there are.
     templates: Mutex<HashMap<u32, oneshot::Sender<Ended>>>,
-    bare: Mutex<Option<mpsc::Sender<u64>>>,
+    bare: Mutex<Option<oneshot::Sender<u64>>>,
     /// Cancelled when the root is gone.
     pub gone: CancellationToken,
     /// Layers that could not be had, as the root told.
@@ -99,17 +97,12 @@ impl Root {
         let _ = send(&self.control, &ToRoot::Kill { id }.encode(), &[]).await;
     }
 
-    /// Nanoseconds of so many bare forks, each with its exit and wait.
-    pub async fn bare_forks(&self, count: u32) -> io::Result<Vec<u64>> {
-        let (sender, mut times) = mpsc::channel(BARE_MAX);
+    /// Nanoseconds of a bare fork, its exit and the wait for it, in this cgroup. One at a time.
+    pub async fn bare_fork(&self, join: Join, doors: &[BorrowedFd<'_>]) -> io::Result<u64> {
+        let (sender, time) = oneshot::channel();
         *self.bare.lock().expect("nothing panics while it is held") = Some(sender);
-        send(&self.control, &ToRoot::Bare { count }.encode(), &[]).await?;
-        let mut all = Vec::new();
-        while all.len() < count as usize {
-            let Some(ns) = times.recv().await else { break };
-            all.push(ns);
-        }
-        Ok(all)
+        send(&self.control, &ToRoot::Bare { join }.encode(), doors).await?;
+        time.await.map_err(|_| io::Error::other("the sandbox root ended"))
     }
 
     /// Ends it, and with it everything that it forked.
@@ -127,10 +120,9 @@ async fn listen(root: Arc<Root>) {
             Some(FromRoot::Exited { id, status }) => root.template_ended(id, Ended::Status(status)),
             Some(FromRoot::StartFailed { id, errno }) => root.template_ended(id, Ended::NotStarted(errno)),
             Some(FromRoot::Bare { ns }) => {
-                let sender = root.bare.lock().expect("nothing panics while it is held").clone();
-                if let Some(sender) = sender {
+                if let Some(sender) = root.bare.lock().expect("nothing panics while it is held").take() {
                     // Nobody waits any more: the figure is lost, and nothing else.
-                    let _ = sender.send(ns).await;
+                    let _ = sender.send(ns);
                 }
             }
             Some(FromRoot::Ready { .. }) | None => break,

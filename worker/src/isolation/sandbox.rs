@@ -1,7 +1,7 @@
 //! The sandbox as a whole: one root, templates by account and release, calls in them.
 
 use super::blank::{Ahead, Blank, BlankError};
-use super::cgroup::{Caps, Groups};
+use super::cgroup::{Caps, Group, Groups, Nest};
 use super::config::IsolationConfig;
 use super::layers::{Layer, LayerName, LayerState, layers};
 use super::root::Root;
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 use toolfleet_protocol::{AccountId, Bundle, CallError, FailureKind, Inspection, Limits, Outcome, ReleaseDigest};
+use toolfleet_sandbox::Join;
 
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -131,10 +132,18 @@ impl Sandbox {
         inspection.unwrap_or_else(|error| Inspection::Failed { error })
     }
 
-    /// Nanoseconds of bare forks of the root, the floor for a call.
-    pub async fn bare_forks(&self, count: u32) -> std::io::Result<Vec<u64>> {
+    /// Nanoseconds of a bare fork of the root, the floor for a call: in no cgroup, or in one of this nest.
+    pub(super) async fn bare_fork(&self, nest: Option<&Arc<Nest>>) -> std::io::Result<u64> {
         let root = Arc::clone(&*self.root.lock().await);
-        root.bare_forks(count).await
+        let group = nest.map(|nest| nest.call(Limits::BASE.memory_bytes)).transpose()?;
+        let (join, doors) = group.as_deref().map_or((Join::None, Vec::new()), Group::door);
+        root.bare_fork(join, &doors).await
+    }
+
+    /// Cgroups as a template has them; none where there are none.
+    pub(super) fn nest(&self) -> std::io::Result<Option<Arc<Nest>>> {
+        let nest = self.groups.as_ref().ok().map(|groups| groups.nest(&self.caps(Limits::BASE.memory_bytes)));
+        Ok(nest.transpose()?.map(Arc::new))
     }
 
     /// Lets every template go that no call uses, and the process that waits for the next.
@@ -195,9 +204,15 @@ impl Sandbox {
         }
     }
 
+    /// What a template may use whose calls have this cap.
     fn caps(&self, memory_bytes: u64) -> Caps {
-        // Calls count as the template's between their fork and their joining a group of their own.
-        Caps { memory_bytes, processes: TEMPLATE_PROCESSES_MAX, cpu_percent: self.config.cpu_percent }
+        Caps {
+            memory_bytes: memory_bytes + TEMPLATE_CALLS_MAX * FORK_BYTES,
+            call_memory_bytes: memory_bytes,
+            // Calls count as the template's between their fork and their joining a group of their own.
+            processes: 1 + TEMPLATE_CALLS_MAX,
+            cpu_percent: self.config.cpu_percent,
+        }
     }
 
     /// Has a process evaluate a bundle: the one that is kept ahead, or else one that is started now.
@@ -259,6 +274,10 @@ impl Entry {
 }
 
 const TEMPLATE_TRIES: u32 = 3;
-const TEMPLATE_PROCESSES_MAX: u64 = 512;
+/// Calls of one template at once: as many as a worker ever has, and no more than a machine can bear of a template that
+/// was taken over.
+const TEMPLATE_CALLS_MAX: u64 = 1_024;
+/// What the kernel keeps for a fork (its page tables, its stack) is counted where it was forked from.
+const FORK_BYTES: u64 = 192 * 1024;
 const REMOVE_TRIES: u32 = 5;
 const REMOVE_WAIT: Duration = Duration::from_millis(10);

@@ -26,7 +26,9 @@ pub enum Ended {
     NotStarted(i32),
 }
 
-/// How a call's process ended.
+/// How a call's process ended, or the number of the error for which it was never there.
+pub type CallEnd = Result<CallEnded, i32>;
+
 #[derive(Debug, Clone, Copy)]
 pub struct CallEnded {
     pub status: i32,
@@ -63,7 +65,7 @@ pub struct Template {
 pub struct Waiting {
     pub call: u32,
     pub stream: UnixStream,
-    pub ended: oneshot::Receiver<CallEnded>,
+    pub ended: oneshot::Receiver<CallEnd>,
     pub group: Option<CallGroup>,
     memory_bytes: u64,
 }
@@ -76,7 +78,7 @@ const DISCARD_WAIT: Duration = Duration::from_millis(250);
 struct Line {
     control: AsyncFd<OwnedFd>,
     /// Told when a call ends, by its number. Bounded by the worker's slots.
-    calls: Mutex<HashMap<u32, oneshot::Sender<CallEnded>>>,
+    calls: Mutex<HashMap<u32, oneshot::Sender<CallEnd>>>,
     /// One process ahead of its call.
     spare: Mutex<Option<Waiting>>,
 }
@@ -233,9 +235,9 @@ async fn listen(line: Arc<Line>, root: Arc<Root>, id: u32) {
     while let Some(packet) = receive(&line.control).await {
         let known = match FromTemplate::decode(&packet) {
             Some(FromTemplate::Exited { call, status, cpu_us, peak_kib }) => {
-                line.call_ended(call, Some(CallEnded { status, cpu_us, peak_kib }))
+                line.call_ended(call, Ok(CallEnded { status, cpu_us, peak_kib }))
             }
-            Some(FromTemplate::ForkFailed { call, .. }) => line.call_ended(call, None),
+            Some(FromTemplate::ForkFailed { call, errno }) => line.call_ended(call, Err(errno)),
             None => false,
         };
         if !known {
@@ -268,10 +270,10 @@ impl Line {
     }
 
     /// False if there is no such call.
-    fn call_ended(&self, call: u32, how: Option<CallEnded>) -> bool {
+    fn call_ended(&self, call: u32, how: CallEnd) -> bool {
         let waiting = self.calls.lock().expect("nothing panics while it is held").remove(&call);
         let known = waiting.is_some();
-        if let (Some(waiting), Some(how)) = (waiting, how) {
+        if let Some(waiting) = waiting {
             // Nobody may care.
             let _ = waiting.send(how);
         }

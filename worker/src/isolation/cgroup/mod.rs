@@ -97,9 +97,9 @@ impl Groups {
             }
             None => {
                 let (nest, own) = self.place.make_nest()?;
-                // The first call doesn't wait for its group, which it will want with the same cap.
+                // The first call doesn't wait for its group, which it likely wants with this cap.
                 let mut first = self.place.make_call(&nest)?;
-                first.prepare(caps.memory_bytes)?;
+                first.prepare(caps.call_memory_bytes)?;
                 Nested { nest, own, calls: vec![first], caps: None }
             }
         };

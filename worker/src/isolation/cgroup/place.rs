@@ -14,8 +14,10 @@ pub(super) const MOUNT: &str = "/sys/fs/cgroup";
 /// What a template may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// The template's own memory; each of its calls has a cap of its own.
+    /// The template's own memory.
     pub memory_bytes: u64,
+    /// Of each of its calls, unless one says otherwise.
+    pub call_memory_bytes: u64,
     /// Processes in the template's own group.
     pub processes: u64,
     /// Of one core, for the template and all of its calls together; none is no cap.
