@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
@@ -34,6 +35,9 @@ pub enum BlankError {
     #[error("its process: {0}")]
     Process(io::Error),
 }
+
+/// The next one is started when the call that took the last is likely over its start: both want the machine's cores.
+const KEEP_AFTER: Duration = Duration::from_millis(3);
 
 static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 
@@ -106,8 +110,9 @@ impl Ahead {
             return;
         }
         let (place, root, groups) = (Self(Arc::clone(&self.0)), Arc::clone(root), groups.cloned());
-        // Ends with the packet sent. One that can't be started is not missed: the next template tries, and tells why.
+        // Ends soon, with the packet sent. One that can't be started is not missed: the next template tries, and tells why.
         tokio::spawn(async move {
+            tokio::time::sleep(KEEP_AFTER).await;
             if let Ok(blank) = Blank::start(&root, groups.as_ref(), &caps).await {
                 place.lock().replace(blank);
             }
