@@ -5,7 +5,7 @@ mod support;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{TestHost, failure, request, run, sandbox, start, tool, value};
+use support::{TestHost, failure, request, run, sandbox, slowness, start, tool, value};
 use toolfleet_protocol::*;
 use toolfleet_worker::isolation::{Host, IsolationConfig};
 
@@ -41,20 +41,22 @@ async fn values_come_back_as_json() {
 #[tokio::test]
 async fn failures_are_classified() {
     let sandbox = sandbox().await;
+    let limit = format!("{} s", slowness());
+    let limit = limit.as_str();
     let kept = "const kept = []; for (;;) kept.push";
     for (handler, kind, told) in [
         ("() => { throw new TypeError('no') }".to_owned(), FailureKind::Thrown, "no"),
         ("async () => { throw 'text' }".into(), FailureKind::Thrown, "text"),
         ("() => { throw null }".into(), FailureKind::Thrown, "null"),
         ("() => { throw { get message() { throw 1 } } }".into(), FailureKind::Thrown, ""),
-        ("() => { for (;;); }".into(), FailureKind::Timeout, "1 s"),
-        ("() => { for (;;) { try { for (;;); } catch {} } }".into(), FailureKind::Timeout, "1 s"),
+        ("() => { for (;;); }".into(), FailureKind::Timeout, limit),
+        ("() => { for (;;) { try { for (;;); } catch {} } }".into(), FailureKind::Timeout, limit),
         (
             "() => new Promise(() => queueMicrotask(function g() { queueMicrotask(g) }))".into(),
             FailureKind::Timeout,
-            "1 s",
+            limit,
         ),
-        ("() => new Promise(r => setTimeout(r, 1e9))".into(), FailureKind::Timeout, "1 s"),
+        ("() => new Promise(r => setTimeout(r, 1e9))".into(), FailureKind::Timeout, limit),
         ("() => new Promise(() => {})".into(), FailureKind::Stalled, "nothing can settle"),
         (format!("() => {{ {kept}(new Array(1000).fill(1)) }}"), FailureKind::Memory, "128 MB"),
         (format!("() => {{ {kept}(new Uint8Array(8e6).fill(1)) }}"), FailureKind::Memory, "128 MB"),
@@ -71,13 +73,13 @@ async fn failures_are_classified() {
         let error = failure(&end);
         assert_eq!(error.kind, kind, "{handler}: {error:?}");
         assert!(error.message.contains(told), "{handler}: {error:?}");
-        assert!(start.elapsed() < Duration::from_millis(1_500), "{handler} took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(1_500 * slowness()), "{handler} took {:?}", start.elapsed());
         assert_eq!(value(&run(&sandbox, "() => 1", json!({})).await), json!(1), "after {handler}");
     }
     let start = Instant::now();
     let end = run(&sandbox, "() => new Array(1e9) + ''", json!({})).await;
     assert!(matches!(failure(&end).kind, FailureKind::Timeout | FailureKind::Memory), "{end:?}");
-    assert!(start.elapsed() < Duration::from_millis(1_500), "took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1_500 * slowness()), "took {:?}", start.elapsed());
     sandbox.shutdown().await;
 }
 
@@ -160,7 +162,7 @@ async fn without_a_cgroup_memory_is_still_bounded_and_the_loss_is_told() {
 #[tokio::test]
 async fn a_cancelled_call_ends_at_once() {
     let sandbox = sandbox().await;
-    let request = request(&tool("() => new Promise(r => setTimeout(r, 900))"), json!({}));
+    let request = request(&tool(&format!("() => new Promise(r => setTimeout(r, {}))", 900 * slowness())), json!({}));
     let cancel = request.cancel.clone();
     let start = Instant::now();
     let (end, ()) = tokio::join!(sandbox.run(request, Arc::new(TestHost::default())), async {
@@ -168,7 +170,7 @@ async fn a_cancelled_call_ends_at_once() {
         cancel.cancel();
     });
     assert_eq!(failure(&end).kind, FailureKind::Cancelled);
-    assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(700 * slowness()), "{:?}", start.elapsed());
     sandbox.shutdown().await;
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{TestHost, failure, request, root_binary, run, start, tool, value};
+use support::{TestHost, failure, request, root_binary, run, slowness, start, tool, value};
 use toolfleet_protocol::FailureKind;
 use toolfleet_worker::isolation::{IsolationConfig, LayerName, Sandbox, SandboxError};
 
@@ -80,13 +80,16 @@ async fn a_thousand_calls_of_one_plugin_wait_at_once_and_all_end() {
     let code = tool("async (i) => await host.settings.get('700') + i.n");
     let all = (0..CALLS).map(|n| {
         let mut request = request(&code, json!({"n": n}));
-        request.limits.wall_ms = 30_000;
+        request.limits.wall_ms = 30_000 * slowness();
         let sandbox = Arc::clone(&sandbox);
         tokio::spawn(async move { sandbox.run(request, Arc::new(TestHost::default())).await })
     });
     let all: Vec<_> = all.collect();
     for (n, call) in all.into_iter().enumerate() {
-        let end = tokio::time::timeout(Duration::from_secs(60), call).await.expect("it ends").expect("nothing panics");
+        let end = tokio::time::timeout(Duration::from_secs(60 * slowness()), call)
+            .await
+            .expect("it ends")
+            .expect("nothing panics");
         assert_eq!(value(&end), json!(format!("700{n}")));
     }
     assert_eq!(value(&run(&sandbox, "() => 1", json!({})).await), json!(1));

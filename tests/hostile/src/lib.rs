@@ -11,13 +11,8 @@ pub mod support;
 mod watch;
 
 pub use assault::{Attack, Expected, Wall, assault, attack_request, next_call, turn};
+use support::slowness;
 pub use watch::{Watch, processes_below};
-
-/// How many times slower than a usual machine this one is; emulated ones set it.
-fn slowness() -> u64 {
-    let given = std::env::var("TOOLFLEET_TEST_SLOWNESS").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or(1).max(1)
-}
 
 /// The limit of an attack that is to run into it.
 pub const SHORT_WALL_MS: u64 = 500;

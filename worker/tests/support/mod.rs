@@ -27,6 +27,12 @@ pub fn root_binary(name: &str) -> PathBuf {
     path
 }
 
+/// How many times slower than a usual machine this one is; emulated ones set it.
+pub fn slowness() -> u64 {
+    let given = std::env::var("TOOLFLEET_TEST_SLOWNESS").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(1).max(1)
+}
+
 pub async fn sandbox() -> Sandbox {
     start(IsolationConfig::default()).await
 }
@@ -80,7 +86,7 @@ pub fn request(code: &str, input: Value) -> RunRequest {
         account: AccountId::parse("acme").unwrap(),
         release: ReleaseDigest::parse(format!("{:064x}", hasher.finish())).unwrap(),
         bundle: bundle(code),
-        limits: Limits { wall_ms: 1_000, ..Limits::BASE },
+        limits: Limits { wall_ms: 1_000 * slowness(), ..Limits::BASE },
         call_id: CallId::generate(),
         tool: ToolName::parse("t").unwrap(),
         input: serde_json::value::to_raw_value(&input).unwrap(),

@@ -29,8 +29,10 @@ pub struct Group {
     pub(super) directories: Vec<PathBuf>,
     /// What a process joins by: `tasks` of each hierarchy, or the directory itself.
     pub(super) doors: Vec<File>,
-    /// None where it can't be reset, and so would tell of earlier calls.
+    /// None where the kernel doesn't count it.
     pub(super) peak: Option<File>,
+    /// Its peak can't be reset, and would tell the next call of this one's.
+    pub(super) serves_once: bool,
     /// How many processes are in it, as a number or as a list.
     pub(super) members: File,
     pub(super) memory_bytes: u64,
@@ -63,7 +65,7 @@ impl Group {
             }
             self.memory_bytes = memory_bytes;
         }
-        if let Some(peak) = &self.peak {
+        if let Some(peak) = self.peak.as_ref().filter(|_| !self.serves_once) {
             peak.write_at(b"0", 0)?;
         }
         Ok(())

@@ -198,7 +198,7 @@ impl Drop for CallGroup {
         let Some(group) = self.group.take() else { return };
         if !group.is_empty() {
             tracing::warn!(%group, "a cgroup is not empty after its call");
-        } else if self.nest.groups.keep(1) {
+        } else if !group.serves_once && self.nest.groups.keep(1) {
             self.nest.idle.lock().expect("nothing panics while it is held").push(group);
         } else {
             group.remove();

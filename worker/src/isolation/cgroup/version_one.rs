@@ -88,6 +88,7 @@ fn make_group(folders: Vec<PathBuf>, name: &str) -> io::Result<Group> {
         directories,
         doors,
         peak: peak.ok(),
+        serves_once: false,
         members,
         memory_bytes: 0,
         kills_seen: AtomicU64::new(0),

@@ -9,7 +9,7 @@ use super::group::{Group, Version};
 use super::place::{Caps, MOUNT, make_folder};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use toolfleet_sandbox::root::SANDBOX_UID;
@@ -99,12 +99,14 @@ impl VersionTwo {
         // The whole group goes when one in it must.
         fs::write(directory.join("memory.oom.group"), "1")?;
         let door = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_PATH).open(&directory)?;
-        // Writing, which resets it for that descriptor, came with Linux 6.12.
-        let peak = OpenOptions::new().read(true).write(true).open(directory.join("memory.peak"));
+        let peak = OpenOptions::new().read(true).write(true).open(directory.join("memory.peak")).ok();
+        // There since Linux 5.19, it can be reset since 6.12. A group without that serves once: its peak is its call's.
+        let serves_once = peak.as_ref().is_some_and(|peak| peak.write_at(b"0", 0).is_err());
         Ok(Group {
             version: Version::Two,
             doors: vec![door],
-            peak: peak.ok(),
+            peak,
+            serves_once,
             members: File::open(directory.join("pids.current"))?,
             directories: vec![directory],
             memory_bytes: 0,
