@@ -1,5 +1,6 @@
 //! The sandbox root's process, and the socket to it.
 
+use super::cgroup::Groups;
 use super::template::Ended;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::HashMap;
@@ -29,12 +30,15 @@ pub struct Root {
     pub gone: CancellationToken,
     /// Layers that could not be had, as the root told.
     pub missing: String,
+    /// None if it ended at once.
+    pub pid: Option<u32>,
     child: tokio::sync::Mutex<Child>,
 }
 
 impl Root {
-    /// Starts one and waits until it has isolated itself.
-    pub async fn start(binary: &Path) -> io::Result<Arc<Self>> {
+    /// Starts one, in a cgroup if it must begin in one, and waits until it has isolated itself.
+    pub async fn start(binary: &Path, groups: Option<&Groups>) -> io::Result<Arc<Self>> {
+        let group = groups.map(Groups::root_door).transpose()?.flatten();
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
         let mut command = Command::new(binary);
@@ -47,6 +51,9 @@ impl Root {
             command.pre_exec(move || {
                 // The root's end blocks: it has nothing else to do.
                 let end = BorrowedFd::borrow_raw(descriptor);
+                if let Some(group) = &group {
+                    rustix::io::write(group, b"0")?;
+                }
                 rustix::io::ioctl_fionbio(end, false)?;
                 if descriptor == CONTROL_DESCRIPTOR {
                     rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty())?;
@@ -71,6 +78,7 @@ impl Root {
             bare: Mutex::default(),
             gone: CancellationToken::new(),
             missing,
+            pid: child.id(),
             child: tokio::sync::Mutex::new(child),
         });
         // Ends with the root, whose socket it reads.

@@ -8,7 +8,7 @@ use super::root::Root;
 use super::template::{Loaded, Order, Template};
 use super::{Host, RunEnd, RunRequest, call};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
@@ -30,10 +30,33 @@ pub enum SandboxError {
 pub struct Sandbox {
     config: IsolationConfig,
     binary: PathBuf,
-    groups: Result<Arc<Groups>, String>,
-    root: tokio::sync::Mutex<Arc<Root>>,
+    stand: tokio::sync::Mutex<Stand>,
     templates: Mutex<HashMap<Key, Entry>>,
     ahead: Ahead,
+}
+
+/// What all templates stand on. The groups go with their root.
+#[derive(Clone)]
+struct Stand {
+    root: Arc<Root>,
+    groups: Result<Arc<Groups>, String>,
+}
+
+impl Stand {
+    async fn start(config: &IsolationConfig, binary: &Path) -> std::io::Result<Self> {
+        let groups = if config.without_cgroup {
+            Err("isolation.without_cgroup is set".to_owned())
+        } else {
+            Groups::open(config.cpu_percent.is_some()).map(Arc::new)
+        };
+        let root = Root::start(binary, groups.as_deref().ok()).await?;
+        let groups = groups.and_then(|groups| groups.adopt(root.pid.unwrap_or_default()).map(|()| groups));
+        Ok(Self { root, groups })
+    }
+
+    fn groups(&self) -> Option<&Arc<Groups>> {
+        self.groups.as_ref().ok()
+    }
 }
 
 /// Different accounts never share a template, even of the same release.
@@ -51,21 +74,10 @@ impl Sandbox {
             Some(binary) => binary.clone(),
             None => std::env::current_exe().map_err(SandboxError::Binary)?,
         };
-        let groups = if config.without_cgroup {
-            Err("isolation.without_cgroup is set".to_owned())
-        } else {
-            Groups::open(config.cpu_percent.is_some()).map(Arc::new)
-        };
-        let root =
-            Root::start(&binary).await.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
-        let sandbox = Self {
-            config,
-            binary,
-            groups,
-            root: tokio::sync::Mutex::new(root),
-            templates: Mutex::default(),
-            ahead: Ahead::default(),
-        };
+        let stand = Stand::start(&config, &binary).await;
+        let stand = stand.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
+        let stand = tokio::sync::Mutex::new(stand);
+        let sandbox = Self { config, binary, stand, templates: Mutex::default(), ahead: Ahead::default() };
         if let Some(error) = sandbox.lost_layer().await {
             sandbox.shutdown().await;
             return Err(error);
@@ -75,8 +87,8 @@ impl Sandbox {
 
     /// Which layers are in force.
     pub async fn layers(&self) -> Vec<Layer> {
-        let missing = self.root.lock().await.missing.clone();
-        layers(&missing, &self.groups, self.config.cpu_percent.is_some())
+        let stand = self.stand.lock().await.clone();
+        layers(&stand.root.missing, &stand.groups, self.config.cpu_percent.is_some())
     }
 
     /// A layer that is required and not in force.
@@ -134,15 +146,16 @@ impl Sandbox {
 
     /// Nanoseconds of a bare fork of the root, the floor for a call: in no cgroup, or in one of this nest.
     pub(super) async fn bare_fork(&self, nest: Option<&Arc<Nest>>) -> std::io::Result<u64> {
-        let root = Arc::clone(&*self.root.lock().await);
+        let root = Arc::clone(&self.stand.lock().await.root);
         let group = nest.map(|nest| nest.call(Limits::BASE.memory_bytes)).transpose()?;
         let (join, doors) = group.as_deref().map_or((Join::None, Vec::new()), Group::door);
         root.bare_fork(join, &doors).await
     }
 
     /// Cgroups as a template has them; none where there are none.
-    pub(super) fn nest(&self) -> std::io::Result<Option<Arc<Nest>>> {
-        let nest = self.groups.as_ref().ok().map(|groups| groups.nest(&self.caps(Limits::BASE.memory_bytes)));
+    pub(super) async fn nest(&self) -> std::io::Result<Option<Arc<Nest>>> {
+        let stand = self.stand.lock().await.clone();
+        let nest = stand.groups().map(|groups| groups.nest(&self.caps(Limits::BASE.memory_bytes)));
         Ok(nest.transpose()?.map(Arc::new))
     }
 
@@ -156,27 +169,27 @@ impl Sandbox {
     pub async fn shutdown(&self) {
         self.templates().clear();
         self.ahead.clear();
-        self.root.lock().await.kill().await;
-        if let Ok(groups) = &self.groups {
-            let groups = Arc::clone(groups);
-            // Dying processes leave their groups some microseconds after their parents.
-            for _ in 0..REMOVE_TRIES {
-                groups.remove();
-                tokio::time::sleep(REMOVE_WAIT).await;
-            }
+        let stand = self.stand.lock().await.clone();
+        stand.root.kill().await;
+        if let Ok(groups) = stand.groups {
+            remove(groups).await;
         }
     }
 
-    async fn root(&self) -> Result<Arc<Root>, CallError> {
-        let mut root = self.root.lock().await;
-        if root.gone.is_cancelled() {
+    async fn stand(&self) -> Result<Stand, CallError> {
+        let mut stand = self.stand.lock().await;
+        if stand.root.gone.is_cancelled() {
             tracing::error!("the sandbox root is gone and is started anew");
             self.templates().clear();
-            *root = Root::start(&self.binary).await.map_err(|error| {
+            let new = Stand::start(&self.config, &self.binary).await.map_err(|error| {
                 CallError::new(FailureKind::Crashed, format!("the sandbox root could not be started: {error}"))
             })?;
+            if let Ok(groups) = std::mem::replace(&mut *stand, new).groups {
+                // Ends soon, by itself.
+                tokio::spawn(remove(groups));
+            }
         }
-        Ok(Arc::clone(&root))
+        Ok(stand.clone())
     }
 
     async fn template(&self, request: &RunRequest) -> Result<Arc<Template>, CallError> {
@@ -220,16 +233,16 @@ impl Sandbox {
         let broken = |error: BlankError| {
             CallError::new(FailureKind::Crashed, format!("the sandbox could not be made ready: {error}"))
         };
-        let root = self.root().await?;
-        let groups = self.groups.as_ref().ok();
+        let stand = self.stand().await?;
+        let (root, groups) = (&stand.root, stand.groups());
         let caps = self.caps(order.limits.memory_bytes);
-        let blank = match self.ahead.take(&root) {
+        let blank = match self.ahead.take(root) {
             Some(mut blank) => blank.cap(&caps).map(|()| blank),
-            None => Blank::start(&root, groups, &caps).await,
+            None => Blank::start(root, groups, &caps).await,
         };
         let loaded = Template::load(blank.map_err(broken)?, order).await;
         // After it: whoever waits for this one doesn't wait for the next too.
-        self.ahead.keep(&root, groups, self.caps(Limits::BASE.memory_bytes));
+        self.ahead.keep(root, groups, self.caps(Limits::BASE.memory_bytes));
         loaded
     }
 
@@ -264,6 +277,14 @@ impl Sandbox {
 
     fn templates(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Entry>> {
         self.templates.lock().expect("nothing panics while it is held")
+    }
+}
+
+/// Takes groups away whose processes are dying: these leave some microseconds after their parents.
+async fn remove(groups: Arc<Groups>) {
+    for _ in 0..REMOVE_TRIES {
+        groups.remove();
+        tokio::time::sleep(REMOVE_WAIT).await;
     }
 }
 

@@ -60,7 +60,7 @@ const OF_LONG_ONES: u32 = 10;
 pub async fn bench(sandbox: &Arc<Sandbox>, runs: u32) -> Result<BenchReport, String> {
     let told = |what: &str, error: std::io::Error| format!("{what}: {error}");
     let (mut bare, mut grouped, mut warm, mut busy, mut first) = (vec![], vec![], vec![], vec![], vec![]);
-    let nest = sandbox.nest().map_err(|error| told("a cgroup", error))?;
+    let nest = sandbox.nest().await.map_err(|error| told("a cgroup", error))?;
     for run in 0..runs {
         bare.push(sandbox.bare_fork(None).await.map_err(|error| told("a bare fork", error))?);
         grouped.push(sandbox.bare_fork(nest.as_ref()).await.map_err(|error| told("a fork into a cgroup", error))?);

@@ -18,6 +18,7 @@ pub use group::Group;
 pub use place::Caps;
 
 use place::Place;
+use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,6 +86,19 @@ impl Groups {
     /// Why nests can't be held to a share of the cpu, if that was asked for.
     pub fn without_cpu(&self) -> Option<&str> {
         self.place.without_cpu()
+    }
+
+    /// What the sandbox root must write itself into before it is executed, if anything.
+    pub fn root_door(&self) -> io::Result<Option<File>> {
+        self.place.root_door()
+    }
+
+    /// Makes the place ready for nests, once the root has isolated itself.
+    ///
+    /// # Errors
+    /// In words: why there can be none.
+    pub fn adopt(&self, root: u32) -> Result<(), String> {
+        self.place.adopt(root)
     }
 
     /// Groups for a template and its calls, with nothing in them.

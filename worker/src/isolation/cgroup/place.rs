@@ -4,7 +4,7 @@
 use super::group::Group;
 use super::version_one::VersionOne;
 use super::version_two::VersionTwo;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,6 +77,20 @@ impl Place {
         match &self.hierarchy {
             Hierarchy::One(one) => one.without_cpu.as_deref(),
             Hierarchy::Two(two) => two.without_cpu.as_deref(),
+        }
+    }
+
+    pub fn root_door(&self) -> io::Result<Option<File>> {
+        match &self.hierarchy {
+            Hierarchy::One(_) => Ok(None),
+            Hierarchy::Two(two) => two.root_door().map(Some),
+        }
+    }
+
+    pub fn adopt(&self, root: u32) -> Result<(), String> {
+        match &self.hierarchy {
+            Hierarchy::One(_) => Ok(()),
+            Hierarchy::Two(two) => two.adopt(root),
         }
     }
 

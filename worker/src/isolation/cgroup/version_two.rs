@@ -2,8 +2,17 @@
 //! once.
 //!
 //! The kernel lets a process clone into a group only if it may write to `cgroup.procs` there and in the nearest group
-//! above both. A template runs as another user, so its nest is that user's: a folder with the template in one leaf
-//! and its calls in others.
+//! above both, and if both are below the root of its cgroup namespace. So the sandbox root begins in this worker's place,
+//! which becomes the root of its namespace, and is moved to a leaf of it then, since a group with controllers for its
+//! children may hold no process itself. And what is cloned into is given to the sandbox's user: that file alone, so that
+//! no limit is.
+//!
+//! ```text
+//! toolfleet-PID-N/           the place
+//!   root/                    the sandbox root
+//!   g0/                      a nest
+//!     template/  g1/  g2/    the template, its calls
+//! ```
 
 use super::group::{Group, Version};
 use super::place::{Caps, MOUNT, make_folder};
@@ -50,15 +59,28 @@ impl VersionTwo {
                 )
             })?;
         }
-        enable(&place, NEEDED)
-            .map_err(|error| format!("controllers can't be enabled in {}: {error}", place.display()))?;
-        let cpu = limit_cpu.then(|| enable(&group, "+cpu").and_then(|()| enable(&place, "+cpu")));
+        let cpu = limit_cpu.then(|| enable(&group, "+cpu"));
         let counts_cpu = matches!(cpu, Some(Ok(())));
         let without_cpu =
             cpu.and_then(Result::err).map(|error| format!("the cpu controller can't be enabled: {error}"));
         // SAFETY: no memory is involved.
         let gives_away = unsafe { libc::geteuid() } == 0;
-        Ok(Self { place, gives_away, counts_cpu, without_cpu })
+        let two = Self { place, gives_away, counts_cpu, without_cpu };
+        two.give_away(&two.place).map_err(|error| format!("{}: {error}", two.place.display()))?;
+        Ok(two)
+    }
+
+    pub fn root_door(&self) -> io::Result<File> {
+        OpenOptions::new().write(true).open(self.place.join("cgroup.procs"))
+    }
+
+    pub fn adopt(&self, root: u32) -> Result<(), String> {
+        let leaf = self.place.join("root");
+        let moved = make_folder(&leaf).and_then(|()| fs::write(leaf.join("cgroup.procs"), root.to_string()));
+        moved.map_err(|error| format!("the sandbox root can't be moved to {}: {error}", leaf.display()))?;
+        let controllers = if self.counts_cpu { "+memory +pids +cpu" } else { NEEDED };
+        enable(&self.place, controllers)
+            .map_err(|error| format!("controllers can't be enabled in {}: {error}", self.place.display()))
     }
 
     pub fn folder(&self) -> &Path {
