@@ -74,6 +74,7 @@ impl Sandbox {
             Some(binary) => binary.clone(),
             None => std::env::current_exe().map_err(SandboxError::Binary)?,
         };
+        allow_descriptors();
         let stand = Stand::start(&config, &binary).await;
         let stand = stand.map_err(|reason| SandboxError::Root { binary: binary.clone(), reason })?;
         let stand = tokio::sync::Mutex::new(stand);
@@ -277,6 +278,16 @@ impl Sandbox {
 
     fn templates(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Entry>> {
         self.templates.lock().expect("nothing panics while it is held")
+    }
+}
+
+/// A call takes some descriptors: its socket, and those of its cgroups. Services are started with room for a thousand
+/// in all, and may have as many as this raises it to.
+fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(%error, "no more descriptors can be had than the process was started with");
     }
 }
 
