@@ -5,7 +5,7 @@ mod support;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{TestHost, failure, request, run, sandbox, tool, value};
+use support::{TestHost, failure, request, run, sandbox, slowness, tool, value};
 use tokio::sync::Mutex;
 use toolfleet_protocol::*;
 use toolfleet_worker::isolation::Host;
@@ -22,6 +22,7 @@ fn processes(name: &str) -> Vec<u32> {
             found.push(pid);
         }
     }
+    found.sort_unstable();
     found
 }
 
@@ -30,11 +31,15 @@ fn is_below(mut pid: u32, above: u32) -> bool {
         if pid == above {
             return true;
         }
-        let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-        pid = parent.unwrap_or(0);
+        pid = parent(pid);
     }
     false
+}
+
+/// 0 for a process that is gone.
+fn parent(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok()).unwrap_or(0)
 }
 
 #[tokio::test]
@@ -66,32 +71,43 @@ async fn a_process_killed_from_outside_crashed_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn accounts_never_share_a_template_and_a_process_holds_no_secret() {
+async fn accounts_share_no_process_that_ran_plugin_code_and_none_holds_a_secret() {
     let _turn = ONE_AT_A_TIME.lock().await;
     let sandbox = sandbox().await;
-    let code = tool("() => new Promise(r => setTimeout(() => r(1), 300))") + "// two accounts";
-    let mut other = request(&code, json!({}));
-    other.account = AccountId::parse("other").unwrap();
+    let code = tool("() => host.settings.get('600000')") + "// two accounts";
+    let (mut first, mut second) = (request(&code, json!({})), request(&code, json!({})));
+    (first.limits.wall_ms, second.limits.wall_ms) = (60_000, 60_000);
+    second.account = AccountId::parse("other").unwrap();
+    let cancels = [first.cancel.clone(), second.cancel.clone()];
     let host: Arc<dyn Host> = Arc::new(TestHost::default());
     let look = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
-        // Each template with a call in it, and what it was started with: nothing.
-        let calls = processes("tf-call");
-        assert_eq!((calls.len(), processes("tf-template").len(), processes("tf-root").len()), (2, 2, 1));
-        for pid in calls.iter().chain(&processes("tf-template")).chain(&processes("tf-root")) {
+        let end = Instant::now() + Duration::from_secs(5 * slowness());
+        while processes("tf-call").len() < 2 {
+            assert!(Instant::now() < end, "two calls never ran at once");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (calls, templates, roots) = (processes("tf-call"), processes("tf-template"), processes("tf-root"));
+        assert_eq!((calls.len(), templates.len(), roots.len()), (2, 2, 1));
+        // Above each call is a template of its own, and above that the root, in which no plugin's code ever is.
+        let mut above: Vec<u32> = calls.iter().map(|call| parent(*call)).collect();
+        above.sort_unstable();
+        assert_eq!(above, templates);
+        assert!(templates.iter().all(|template| parent(*template) == roots[0]));
+        // What each was started with: nothing.
+        for pid in calls.iter().chain(&templates).chain(&roots) {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             assert!(environment.is_empty(), "{}", String::from_utf8_lossy(&environment));
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
             assert!(uid.is_none_or(|uid| !uid.split_whitespace().any(|uid| uid == "0")), "{status}");
         }
+        cancels.iter().for_each(tokio_util::sync::CancellationToken::cancel);
     };
-    let (first, second, ()) = tokio::join!(
-        sandbox.run(request(&code, json!({})), Arc::clone(&host)),
-        sandbox.run(other, Arc::clone(&host)),
-        look
-    );
-    assert_eq!((value(&first), value(&second)), (json!(1), json!(1)));
+    let (first, second, ()) =
+        tokio::join!(sandbox.run(first, Arc::clone(&host)), sandbox.run(second, Arc::clone(&host)), look);
+    for end in [&first, &second] {
+        assert_eq!(failure(end).kind, FailureKind::Cancelled, "{end:?}");
+    }
     sandbox.shutdown().await;
 }
 
