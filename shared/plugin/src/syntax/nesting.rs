@@ -11,6 +11,10 @@
 /// of the tests at this bound was seen to take 72 MB in all, less than a third of the stack it has.
 pub(crate) const NESTING_MAX: usize = 4096;
 
+/// What a `<` counts for. The parser takes it for the start of type arguments until it finds that it isn't, and then
+/// reads what follows again: with each `<` inside of others that is over and over. Four hundred are a tenth of a second.
+const ANGLE_LEVELS: usize = 8;
+
 /// Is the text surely nested less than [`NESTING_MAX`] levels deep?
 pub(crate) fn is_shallow(text: &str) -> bool {
     too_deep_at(text).is_none()
@@ -18,7 +22,7 @@ pub(crate) fn is_shallow(text: &str) -> bool {
 
 /// The byte from which on the text may be nested more than [`NESTING_MAX`] levels deep.
 pub(crate) fn too_deep_at(text: &str) -> Option<usize> {
-    if text.len() <= NESTING_MAX {
+    if text.len() <= NESTING_MAX / ANGLE_LEVELS {
         return None;
     }
     let scan = scanned(text);
@@ -90,9 +94,13 @@ impl Scan<'_> {
     }
 
     fn token(&mut self) {
+        self.tokens(1);
+    }
+
+    fn tokens(&mut self, count: usize) {
         if let Some(level) = self.levels.last_mut() {
-            level.tokens += 1;
-            self.open_tokens += 1;
+            level.tokens += count;
+            self.open_tokens += count;
             self.deepen(self.open_tokens);
         }
     }
@@ -288,7 +296,7 @@ impl Scan<'_> {
                     before = Before::Operator;
                 }
                 _ => {
-                    self.token();
+                    self.tokens(if byte == b'<' { ANGLE_LEVELS } else { 1 });
                     let label = byte == b':' && label_word;
                     if byte == b'<' || label {
                         self.keep();
@@ -482,6 +490,15 @@ mod tests {
         assert!(is_shallow(&minified.repeat(10_000)), "{}", bound(&minified.repeat(10_000)));
         let list = format!("const x = [{}];", "'a(', 1 + 2, f(3), ".repeat(50_000));
         assert!(is_shallow(&list));
+    }
+
+    #[test]
+    fn what_could_be_type_arguments_for_ever_is_too_deep() {
+        assert!(!is_shallow(&"write<a".repeat(500)));
+        // Comparisons, and types of a size that people write.
+        assert!(is_shallow(&"a<b&&".repeat(300)));
+        assert!(is_shallow(&"type A = Map<string, Array<B<C>>>;\n".repeat(5_000)));
+        assert!(is_shallow(&format!("interface A {{\n{}}}", "  a: Map<string, B<C>>;\n".repeat(5_000))));
     }
 
     #[test]
